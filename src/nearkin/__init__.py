@@ -1,0 +1,38 @@
+"""nearkin learns what "similar" means.
+
+Give it labelled vectors and it learns a similarity ``s(x, z) = xᵀMz`` under which a row's
+nearest neighbours are of its own kind.
+
+Names are loaded on first use, so that ``import nearkin`` costs milliseconds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "SLNE": "nearkin.slne",
+    "SoftVotingKNN": "nearkin.voting",
+    "Preprocess": "nearkin.preprocess",
+    "load": "nearkin.persistence",
+    "save": "nearkin.persistence",
+}
+
+__all__ = ["SLNE", "Preprocess", "SoftVotingKNN", "__version__", "load", "save"]
+
+if TYPE_CHECKING:
+    from nearkin.persistence import load, save
+    from nearkin.preprocess import Preprocess
+    from nearkin.slne import SLNE
+    from nearkin.voting import SoftVotingKNN
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'nearkin' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
