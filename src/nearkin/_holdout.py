@@ -1,0 +1,46 @@
+"""Rows held out from learning, to choose by."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+MOST_ROWS = 5_000
+
+
+def held_out(
+    labels: NDArray[np.integer], fraction: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Mark a stratified `fraction` of the rows, at most 5,000 in all.
+
+    A class gives up rows only while it keeps two, so that its others still have a target.
+    """
+    n = len(labels)
+    share = min(fraction, MOST_ROWS / n)
+    order = np.lexsort((rng.random(n), labels))  # by class, in random order within
+    counts = np.bincount(labels)
+    start = np.repeat(np.cumsum(counts) - counts, counts)
+    place = np.arange(n) - start  # place of a row within its class
+    size = counts[labels[order]]
+    # A random offset per class rounds its share up or down, so that small classes take part.
+    quota = np.floor(size * share + rng.random(len(counts))[labels[order]])
+    mask = np.zeros(n, bool)
+    mask[order] = place < np.minimum(quota, np.maximum(size - 2, 0))
+    return mask
+
+
+def without(graph: sparse.csr_array, held: NDArray[np.bool_]) -> sparse.csr_array:
+    """Take the held-out rows out of a graph: no lists of theirs, and in nobody's list."""
+    keep = (~held).astype(np.float32)
+    kept = sparse.diags_array(keep) @ graph.astype(np.float32) @ sparse.diags_array(keep)
+    kept = kept.tocsr()
+    kept.eliminate_zeros()
+    return kept
+
+
+def padded_lists(graph: sparse.csr_array, rows: NDArray[np.integer]) -> NDArray[np.int32]:
+    """The neighbours of `rows` as an array, filled up with −1."""
+    counts = np.diff(graph.indptr)[rows]
+    lists = np.full((len(rows), max(1, counts.max(initial=0))), -1, np.int32)
+    for place, row in enumerate(rows):
+        lists[place, : counts[place]] = graph.indices[graph.indptr[row] : graph.indptr[row + 1]]
+    return lists

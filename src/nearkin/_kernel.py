@@ -1,0 +1,192 @@
+"""Algorithm 1 at matrix-product speed: the compiled code of learning and scoring.
+
+Written naively, a step passes twice over the D×D matrix. Here the same steps are taken in blocks
+of rows (`docs/architecture.md` has the derivation): ``Q = X_B M`` once per block, then row by row
+
+    q = Q[b] + Σ_{a<b} w_a G[b,a] V[a]          exactly x_bᵀM as Algorithm 1 would see it,
+
+scores from ``q``, weights from the rule, ``V[b] = Σ_n c_n x_n``, and ``M += X_Bᵀ diag(w) V`` once
+at the end. Leaving out the sum gives ordinary mini-batch steps, whose rows are independent.
+
+Arrays and scalars in, arrays changed in place, counters out. Everything here is serial and
+releases the GIL; threads are laid around it.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from nearkin._rules import RULES, apply_rule
+from nearkin._threads import in_threads
+
+Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
+ALL = RULES["all"]
+
+# Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
+_MATH = {"reassoc", "contract", "nsz", "arcp"}
+_jit = njit(cache=True, nogil=True, fastmath=_MATH)
+
+
+@_jit
+def dot(a, b):  # type: ignore[no-untyped-def]
+    """Inner product in float32, in whatever order vectorises."""
+    total = np.float32(0)
+    for d in range(len(a)):
+        total += a[d] * b[d]
+    return total
+
+
+@_jit
+def add_scaled(out, scale, row):  # type: ignore[no-untyped-def]
+    """``out += scale · row``."""
+    for d in range(len(out)):
+        out[d] += scale * row[d]
+
+
+@_jit
+def walk(  # type: ignore[no-untyped-def]
+    X, graph, rows, XB, Q, G, V, w, steps, draws, lo, hi, alpha, norm2, settings, flags
+):
+    """Visit rows ``lo:hi`` of a block, whose `Q` knows all steps before `lo`; fill `V` and `w`.
+
+    Parameters
+    ----------
+    X : the rows; graph : (indptr, indices, n_targets)
+    rows : the block's row numbers; XB : their vectors; Q = XB·M; G = XB·XBᵀ
+    V, w : the directions and weights of the block's steps
+    steps, draws : step size and uniform random number of each row
+    alpha, norm2 : M is ``alpha`` times the stored matrix, whose squared Frobenius norm is `norm2`
+    settings : (rule, margin, temperature, kept norm)
+    flags : (exact, symmetric, normalize)
+
+    Returns
+    -------
+    violations, loss, alpha, norm2
+    """
+    indptr, indices, n_targets = graph
+    rule, margin, temperature, kept_norm = settings
+    exact, symmetric, normalize = flags
+    violations, loss = 0, 0.0
+    longest = 0
+    for b in range(lo, hi):
+        longest = max(longest, indptr[rows[b] + 1] - indptr[rows[b]])
+    all_scores, all_c = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    for b in range(lo, hi):
+        i = rows[b]
+        near = indices[indptr[i] : indptr[i + 1]]
+        scores, c = all_scores[: len(near)], all_c[: len(near)]
+        q = Q[b]
+        if exact:
+            _catch_up(q, lo, b, XB, G, V, w, symmetric)
+        for n in range(len(near)):
+            scores[n] = alpha * dot(q, X[near[n]])
+        row_loss = apply_rule(rule, scores, n_targets[i], margin, temperature, draws[b], c)
+        V[b] = 0
+        w[b] = 0
+        if row_loss > 0:
+            violations += 1
+            loss += row_loss
+            for n in range(len(near)):
+                if c[n] != 0:
+                    add_scaled(V[b], c[n], X[near[n]])
+            w[b] = np.float32(steps[b] / alpha)
+            if exact and normalize:
+                norm2 += _norm_growth(w[b], q, XB[b], V[b], symmetric)
+                alpha = kept_norm / np.sqrt(norm2)
+    return violations, loss, alpha, norm2
+
+
+@_jit
+def _catch_up(q, lo, b, XB, G, V, w, symmetric):  # type: ignore[no-untyped-def]
+    """Bring ``q = x_bᵀM`` up to date with the steps taken since row `lo`."""
+    half = np.float32(0.5)
+    for a in range(lo, b):
+        if w[a] == 0:
+            continue
+        if symmetric:
+            add_scaled(q, half * w[a] * G[b, a], V[a])
+            add_scaled(q, half * w[a] * dot(XB[b], V[a]), XB[a])
+        else:
+            add_scaled(q, w[a] * G[b, a], V[a])
+
+
+@_jit
+def _norm_growth(w, q, x, v, symmetric):  # type: ignore[no-untyped-def]
+    """Growth of the squared Frobenius norm by a step ``w·x·vᵀ`` (or its symmetric part)."""
+    xx, vv, xv = float(dot(x, x)), float(dot(v, v)), float(dot(x, v))
+    first = 2.0 * w * float(dot(q, v))
+    if symmetric:
+        return first + 0.5 * w * w * (xx * vv + xv * xv)
+    return first + w * w * xx * vv
+
+
+@_jit
+def _pair_scores(Q, Z, indices, out, lo, hi):  # type: ignore[no-untyped-def]
+    for i in range(lo, hi):
+        q = Q[i]
+        for n in range(indices.shape[1]):
+            j = indices[i, n]
+            out[i, n] = dot(q, Z[j]) if j >= 0 else -np.inf
+
+
+@_jit
+def _pair_squared_distances(Q, Z, indices, out, lo, hi):  # type: ignore[no-untyped-def]
+    for i in range(lo, hi):
+        for n in range(indices.shape[1]):
+            j = indices[i, n]
+            total = np.float32(0)
+            if j < 0:
+                total = np.float32(np.inf)
+            else:
+                q, z = Q[i], Z[j]
+                for d in range(len(q)):
+                    total += (q[d] - z[d]) * (q[d] - z[d])
+            out[i, n] = total
+
+
+@_jit
+def _objective(X, graph, Q, first, margin, lo, hi):  # type: ignore[no-untyped-def]
+    """Eq. 6 summed over rows ``first + lo : first + hi``, whose products with M are in `Q`."""
+    indptr, indices, n_targets = graph
+    total = 0.0
+    for b in range(lo, hi):
+        i = first + b
+        near = indices[indptr[i] : indptr[i + 1]]
+        n_impostors = len(near) - n_targets[i]
+        if n_targets[i] == 0 or n_impostors == 0:
+            continue
+        scores, c = np.empty(len(near), np.float32), np.empty(len(near), np.float32)
+        for n in range(len(near)):
+            scores[n] = dot(Q[b], X[near[n]])
+        mean = apply_rule(ALL, scores, n_targets[i], margin, 1.0, 0.0, c)
+        total += mean * n_targets[i] * n_impostors
+    return total
+
+
+def objective(
+    X: NDArray[np.float32], graph: Graph, Q: NDArray[np.float32], first: int, margin: float
+) -> float:
+    """Sum of Eq. 6 over the ``len(Q)`` rows that start at `first`."""
+    parts = in_threads(lambda lo, hi: _objective(X, graph, Q, first, margin, lo, hi), len(Q))
+    return float(sum(parts))
+
+
+def pair_scores(
+    Q: NDArray[np.float32], Z: NDArray[np.float32], indices: NDArray[np.int32]
+) -> NDArray[np.float32]:
+    """Inner products of each row of `Q` with the rows of `Z` that `indices` lists for it.
+
+    ``-1`` in `indices` gives ``-inf``. Memory: the result alone.
+    """
+    out = np.empty(indices.shape, np.float32)
+    in_threads(lambda lo, hi: _pair_scores(Q, Z, indices, out, lo, hi), len(indices))
+    return out
+
+
+def pair_squared_distances(
+    Q: NDArray[np.float32], Z: NDArray[np.float32], indices: NDArray[np.int32]
+) -> NDArray[np.float32]:
+    """Squared distances, in the manner of `pair_scores`; ``-1`` gives infinity."""
+    out = np.empty(indices.shape, np.float32)
+    in_threads(lambda lo, hi: _pair_squared_distances(Q, Z, indices, out, lo, hi), len(indices))
+    return out

@@ -1,0 +1,154 @@
+"""One epoch of SL-NE: blocks of rows, three matrix products and one compiled walk for each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin._blas import multiply_into
+from nearkin._kernel import walk
+from nearkin._projection import Projection
+from nearkin._rules import RANDOM_RULES, RULES
+from nearkin._threads import in_threads
+from nearkin.neighborhoods import Neighborhoods
+
+# Measured (benchmarks/learner.py): larger blocks spread the traffic over M, larger strides the
+# cost of entering compiled code, against more corrections per row.
+BLOCK, STRIDE = 256, 32
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one run of Algorithm 1 needs to know, in the units of the data."""
+
+    rule: str
+    margin: float
+    step_size: float
+    temperature: float
+    batch_size: int
+    shuffle: bool
+    normalize: bool
+    projection: Projection
+    seed: int
+
+
+@dataclass
+class Learner:
+    """M and the counter t of Algorithm 1; `epoch` moves both on."""
+
+    X: Array
+    hoods: Neighborhoods
+    settings: Settings
+    matrix: Array
+    epochs: int = 0
+
+    def __post_init__(self) -> None:
+        D = self.X.shape[1]
+        rows = BLOCK if self.settings.batch_size == 1 else self.settings.batch_size
+        self.block = min(rows, len(self.X))
+        self.Q, self.V = (np.empty((self.block, D), np.float32) for _ in range(2))
+        self.w = np.empty(self.block, np.float32)
+        self.kept_norm = float(np.linalg.norm(self.matrix))
+
+    def epoch(self) -> tuple[float, float]:
+        """Visit every usable row once; return the share that violated and the mean loss."""
+        rows, steps, draws = self._schedule()
+        violations, loss, since = 0, 0.0, 0
+        for lo in range(0, len(rows), self.block):
+            part = slice(lo, lo + self.block)
+            v, lost = self._take(rows[part], steps[part], draws[part])
+            violations, loss, since = violations + v, loss + lost, since + self.block
+            if self.settings.projection.due(since, self.X.shape[1]):
+                self._project()
+                since = 0
+        self._project()
+        self.epochs += 1
+        n = max(1, len(rows))
+        return violations / n, loss / n
+
+    def _schedule(self) -> tuple[NDArray[np.int64], Array, NDArray[np.float64]]:
+        """Order of the rows, their step sizes and random numbers.
+
+        Each epoch has a generator of its own, so that epoch e can be repeated without the others.
+        """
+        n, s = len(self.X), self.settings
+        rng = np.random.default_rng([s.seed, self.epochs])
+        order = rng.permutation(n) if s.shuffle else np.arange(n)
+        t = np.arange(n) + n * self.epochs  # t − 1 of Algorithm 1: counts every row, also skipped
+        steps = (s.step_size / np.sqrt(t / n + 1)).astype(np.float32)
+        draws = rng.random(n) if s.rule in RANDOM_RULES else np.zeros(n)
+        usable = self.hoods.usable[order]
+        return order[usable], steps[usable], draws[usable]
+
+    def _take(self, rows: NDArray[np.int64], steps: Array, draws: NDArray[np.float64]):  # type: ignore[no-untyped-def]
+        """Take the steps of one block; return the number of violations and the summed loss."""
+        s, n = self.settings, len(rows)
+        XB = self.X[rows]
+        Q, V, w = self.Q[:n], self.V[:n], self.w[:n]
+        multiply_into(Q, XB, self.matrix)
+        exact = s.batch_size == 1
+        G = np.empty((n, n) if exact else (0, 0), np.float32)
+        if exact:
+            multiply_into(G, XB, XB, right_transposed=True)
+        scalars = RULES[s.rule], s.margin, s.temperature, self.kept_norm
+        flags = exact, s.projection.symmetric, s.normalize
+
+        def visit(lo: int, hi: int, alpha: float, norm2: float):  # type: ignore[no-untyped-def]
+            return walk(
+                self.X, self.hoods.arrays, rows, XB, Q, G, V, w, steps, draws,
+                lo, hi, alpha, norm2, scalars, flags,
+            )  # fmt: skip
+
+        if exact:
+            violations, loss, alpha = self._in_order(visit, XB, G, n)
+        else:
+            parts = in_threads(lambda lo, hi: visit(lo, hi, 1.0, 1.0), n)
+            violations, loss = (sum(column) for column in list(zip(*parts))[:2])
+            alpha = 1.0
+        self._update(XB, V, w, alpha)
+        if s.normalize and not exact:
+            self._rescale()
+        return violations, loss
+
+    def _in_order(self, visit, XB: Array, G: Array, n: int) -> tuple[int, float, float]:  # type: ignore[no-untyped-def]
+        """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
+        violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
+        for lo in range(0, n, STRIDE):
+            hi = min(lo + STRIDE, n)
+            if lo:
+                self._catch_up(XB, G, lo, hi)
+            v, lost, alpha, norm2 = visit(lo, hi, alpha, norm2)
+            violations, loss = violations + v, loss + lost
+        return violations, loss, alpha
+
+    def _catch_up(self, XB: Array, G: Array, lo: int, hi: int) -> None:
+        """Add to Q[lo:hi] what the block's steps before `lo` changed."""
+        Q, V, w = self.Q[lo:hi], self.V[:lo], self.w[:lo]
+        if not self.settings.projection.symmetric:
+            multiply_into(Q, G[lo:hi, :lo] * w, V, keep=1)
+            return
+        along_v = np.empty((hi - lo, lo), np.float32)
+        multiply_into(along_v, XB[lo:hi], V, right_transposed=True)
+        multiply_into(Q, G[lo:hi, :lo] * w, V, scale=0.5, keep=1)
+        multiply_into(Q, along_v * w, XB[:lo], scale=0.5, keep=1)
+
+    def _update(self, XB: Array, V: Array, w: Array, alpha: float) -> None:
+        """``M ← α (M + X_Bᵀ diag(w) V)``, symmetrised if asked, without a D×D temporary."""
+        weighted, M = XB * w[:, None], self.matrix
+        if not self.settings.projection.symmetric:
+            multiply_into(M, weighted, V, scale=alpha, keep=alpha, left_transposed=True)
+            return
+        multiply_into(M, weighted, V, scale=alpha / 2, keep=alpha, left_transposed=True)
+        multiply_into(M, V, weighted, scale=alpha / 2, keep=1, left_transposed=True)
+
+    def _project(self) -> None:
+        self.settings.projection.apply(self.matrix)
+        if self.settings.normalize:
+            self._rescale()
+
+    def _rescale(self) -> None:
+        norm = np.linalg.norm(self.matrix)
+        if norm > 0:
+            self.matrix *= np.float32(self.kept_norm / norm)

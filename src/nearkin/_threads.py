@@ -1,0 +1,73 @@
+"""Plain threads around compiled code that releases the GIL."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from itertools import pairwise
+from typing import TypeVar
+
+from joblib import cpu_count
+from threadpoolctl import threadpool_limits
+
+T = TypeVar("T")
+
+_limit: ContextVar[int | None] = ContextVar("limit", default=None)
+
+# Below this, handing work to a thread costs more than it saves.
+_SMALLEST_SHARE = 16
+
+
+def n_threads() -> int:
+    """Threads that the caller may use: all cores, unless `limited` says otherwise."""
+    return _limit.get() or _cores()
+
+
+@cache  # joblib asks the operating system anew each time, which takes 0.2 ms
+def _cores() -> int:
+    return int(cpu_count())
+
+
+@contextmanager
+def limited(threads: int) -> Iterator[None]:
+    """Keep BLAS, OpenMP (faiss) and our own threads at `threads` inside the block."""
+    token = _limit.set(threads)
+    try:
+        with threadpool_limits(limits=threads):
+            yield
+    finally:
+        _limit.reset(token)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_cores(), thread_name_prefix="nearkin")
+
+
+# The threads of a pool do not survive a fork; the child makes its own.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def in_threads(work: Callable[[int, int], T], n: int) -> list[T]:
+    """Call ``work(lo, hi)`` over the range ``0:n`` cut into shares; return what the calls gave.
+
+    Shares are finer than the threads, so that rows of uneven cost even out.
+
+    Examples
+    --------
+    >>> sum(in_threads(lambda lo, hi: hi - lo, 1_000))
+    1000
+    """
+    shares = max(1, min(4 * n_threads(), n // _SMALLEST_SHARE))
+    edges = [n * s // shares for s in range(shares + 1)]
+    return in_parallel(work, list(pairwise(edges)))
+
+
+def in_parallel(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) -> list[T]:
+    """Call ``work(lo, hi)`` for each range, on as many threads as are allowed."""
+    if n_threads() == 1 or len(ranges) == 1:
+        return [work(lo, hi) for lo, hi in ranges]
+    futures = [_pool().submit(work, lo, hi) for lo, hi in ranges]
+    return [future.result() for future in futures]

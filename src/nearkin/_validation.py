@@ -1,0 +1,48 @@
+"""Arrays at the door: float32, C order, finite; memory maps pass through untouched."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_CHECK_ROWS = 16_384
+
+
+def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.float32]:
+    """Return `X` as an (n, D) float32 array without copying what already is one."""
+    if isinstance(X, np.ndarray) and X.dtype == np.float32 and X.flags.c_contiguous:
+        rows = X
+    else:
+        try:
+            rows = np.ascontiguousarray(X, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be an array of numbers ({error})") from None
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise ValueError(
+            f"{name} has shape {rows.shape}; a two-dimensional array with at least one row and "
+            f"one column is needed: use {name}.reshape(1, -1) for a single row"
+        )
+    if width is not None and rows.shape[1] != width:
+        raise ValueError(f"{name} has {rows.shape[1]} columns where {width} are expected")
+    for lo in range(0, len(rows), _CHECK_ROWS):  # in blocks: no temporary of the size of X
+        if not np.isfinite(rows[lo : lo + _CHECK_ROWS]).all():
+            raise ValueError(
+                f"{name} contains NaN or infinity (first seen in rows {lo} to "
+                f"{min(lo + _CHECK_ROWS, len(rows)) - 1}); drop those rows or fill them in"
+            )
+    return rows
+
+
+def check_choice(name: str, value: Any, choices: Any) -> None:
+    """Refuse a parameter value that is not one of `choices`."""
+    if value not in choices:
+        raise ValueError(
+            f"{name}={value!r} is not known; use one of {', '.join(map(repr, choices))}"
+        )
+
+
+def check_number(name: str, value: Any, low: float, *, open_low: bool = False) -> None:
+    """Refuse a parameter that is not a finite number of at least (or, if open, above) `low`."""
+    right = isinstance(value, int | float | np.number) and np.isfinite(value)
+    if not right or value < low or (open_low and value == low):
+        raise ValueError(f"{name}={value!r} must be a number {'>' if open_low else '>='} {low}")

@@ -1,0 +1,91 @@
+"""The bilinear similarity s(x, z) = xᵀMz and all that follows from having M."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearkin import _kernel
+from nearkin._projection import components
+from nearkin.neighborhoods import NeighborLists, neighborhoods
+from nearkin.neighbors import nearest
+
+_BLOCK = 4_096
+
+
+def _is_psd(model: Any) -> bool:
+    if getattr(model, "psd", False):
+        return True
+    raise AttributeError(
+        f"{type(model).__name__} has components_ and transform only with psd=True: a similarity "
+        "that is not positive semidefinite is not an inner product; use transform_query instead"
+    )
+
+
+class BilinearSimilarity:
+    """What a learned ``matrix_`` offers. A mixin: learners supply `fit`."""
+
+    matrix_: NDArray[np.float32]
+
+    def _rows(self, X: ArrayLike) -> NDArray[np.float32]:
+        check_is_fitted(self, "matrix_")
+        return validate_data(self, X, dtype=np.float32, order="C", reset=False)  # type: ignore[no-any-return]
+
+    def transform_query(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return ``XM``: its plain dot product with stored vectors is the learned similarity.
+
+        Only the query is transformed, so an existing dot-product index answers under the
+        learned similarity without being built again.
+        """
+        return self._rows(X) @ self.matrix_  # type: ignore[no-any-return]
+
+    def similarity(self, X: ArrayLike, Z: ArrayLike) -> NDArray[np.float32]:
+        """Similarity of every row of `X` with every row of `Z`, as a (len(X), len(Z)) array."""
+        return self.transform_query(X) @ self._rows(Z).T  # type: ignore[no-any-return]
+
+    def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
+        """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""
+        pairs = np.asarray(pairs)
+        if pairs.ndim != 3 or pairs.shape[1] != 2:
+            raise ValueError(f"pairs has shape {pairs.shape}; (n, 2, D) is expected")
+        return np.einsum("nd,nd->n", self.transform_query(pairs[:, 0]), self._rows(pairs[:, 1]))  # type: ignore[no-any-return]
+
+    def neighbor_scores(
+        self, X: ArrayLike, Z: NDArray[np.float32], indices: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """Similarity of each row of `X` with the rows of `Z` listed for it; −inf for ``-1``."""
+        return _kernel.pair_scores(self.transform_query(X), Z, indices)
+
+    def objective(
+        self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None
+    ) -> float:
+        """The paper's objective (Eq. 6): the hinge loss summed over all triplets.
+
+        The margin is in the units of the training data, ``margin · scale_``.
+        """
+        rows = self._rows(X)
+        labels = np.unique(np.asarray(y), return_inverse=True)[1]
+        if len(labels) != len(rows):
+            raise ValueError(f"y has {len(labels)} labels where X has {len(rows)} rows")
+        if neighbors is None:
+            neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[0]  # type: ignore[attr-defined]
+        graph = neighborhoods(neighbors, labels).arrays
+        margin = self.margin * self.scale_  # type: ignore[attr-defined]
+        return sum(
+            _kernel.objective(rows, graph, rows[lo : lo + _BLOCK] @ self.matrix_, lo, margin)
+            for lo in range(0, len(rows), _BLOCK)
+        )
+
+    @property
+    def components_(self) -> NDArray[np.float32]:
+        """L with ``M = LᵀL``; needs ``psd=True``."""
+        _is_psd(self)
+        check_is_fitted(self, "matrix_")
+        return components(self.matrix_)
+
+    @available_if(_is_psd)
+    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return ``XLᵀ``, in which the plain dot product is the learned similarity."""
+        return self._rows(X) @ self.components_.T  # type: ignore[no-any-return]

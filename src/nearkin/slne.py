@@ -1,0 +1,330 @@
+"""SL-NE: similarity learning with neighbourhood embedding (Algorithm 1 of the paper)."""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from nearkin import votes
+from nearkin._blas import serial_blas
+from nearkin._holdout import held_out, padded_lists, without
+from nearkin._kernel import pair_scores
+from nearkin._learning import Learner, Settings
+from nearkin._projection import Projection
+from nearkin._rules import RULES
+from nearkin._validation import check_choice, check_number
+from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_graph, neighborhoods
+from nearkin.neighbors import nearest
+from nearkin.similarity import BilinearSimilarity
+
+PATIENCE = 5  # epochs without a better held-out accuracy, as in scikit-learn's SGD
+
+
+class SLNE(BilinearSimilarity, BaseEstimator):
+    """Learn M so that each row is more similar to its own kind than to the other near rows.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Neighbours per row, before symmetrising (the paper's k).
+    margin, step_size : float
+        The paper's b and ρ0, for rows of unit length; for others they are scaled by the mean
+        squared length (`scale_`), so that no data needs numbers of its own.
+    max_epochs : int
+        Passes over the rows, at most.
+    rule : {"hardest", "uniform", "random_target", "all", "softmax"}
+        Which neighbours a step pulls and pushes. ``hardest`` is the paper's; ``softmax`` is
+        usually better where rows outnumber dimensions.
+    batch_size : int
+        1 is Algorithm 1 exactly; more are ordinary mini-batches, on all cores.
+    shuffle : bool
+        Visit the rows in random order.
+    symmetric, rank, psd, normalize :
+        Keep M symmetric, of low rank, positive semidefinite (and so symmetric), or at its
+        initial Frobenius norm. Symmetry and norm are kept at every step, rank and
+        semidefiniteness at least once an epoch.
+    tol : float
+        Stop when the smoothed loss falls by less than this share in an epoch; 0 runs them all.
+    temperature : float
+        Of the ``softmax`` rule.
+    index : str
+        How neighbours are found: see `nearkin.neighbors.nearest`.
+    early_stopping : bool
+        Hold out `validation_fraction` of the rows (at most 5,000) and keep the matrix of the
+        epoch that votes best on them.
+    warm_start : bool
+        Go on from the present `matrix_` and step schedule.
+    callback : callable, optional
+        Called as ``callback(epoch, model)`` after each epoch.
+    random_state : int, RandomState instance or None
+    verbose : int
+        1 prints a line an epoch.
+
+    Attributes
+    ----------
+    matrix_ : (D, D) float32 array
+    history_ : list of dict
+        For each epoch: ``violation_rate``, ``loss``, ``skipped``, ``seconds`` and, with early
+        stopping, ``validation``.
+    n_epochs_ : int
+        Epochs behind `matrix_`.
+    scale_ : float
+        Mean squared row length.
+    n_skipped_ : int
+        Rows without a target or an impostor among their neighbours.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SLNE(n_neighbors=20, rule="softmax", random_state=0).fit(X, y)
+    >>> same, other = model.similarity(X[:1], X[[1, 70]])[0]
+    >>> bool(same > other)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 50,
+        margin: float = 0.02,
+        step_size: float = 0.2,
+        max_epochs: int = 20,
+        rule: str = "hardest",
+        batch_size: int = 1,
+        shuffle: bool = True,
+        symmetric: bool = False,
+        rank: int | None = None,
+        psd: bool = False,
+        normalize: bool = False,
+        tol: float = 1e-3,
+        temperature: float = 0.1,
+        index: str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        warm_start: bool = False,
+        callback: Callable[[int, Any], object] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.margin = margin
+        self.step_size = step_size
+        self.max_epochs = max_epochs
+        self.rule = rule
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.symmetric = symmetric
+        self.rank = rank
+        self.psd = psd
+        self.normalize = normalize
+        self.tol = tol
+        self.temperature = temperature
+        self.index = index
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.warm_start = warm_start
+        self.callback = callback
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None) -> Self:
+        """Learn `matrix_` from rows `X` with labels `y`.
+
+        Parameters
+        ----------
+        X : (n, D) array-like
+            float32 in C order is used in place, also as a read-only memory map; anything else
+            is converted.
+        y : (n,) array-like
+        neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
+            Ready-made neighbour lists; found with `index` if left out.
+        """
+        self._check_parameters()
+        rows, labels = self._check_data(X, y)
+        graph = self._graph(rows, neighbors)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        held = np.zeros(len(rows), bool)
+        if self.early_stopping:
+            held = held_out(labels, self.validation_fraction, np.random.default_rng(seed))
+        hoods = neighborhoods(without(graph, held) if held.any() else graph, labels)
+        self._report_skipped(hoods, held)
+        learner = self._learner(rows, hoods, seed)
+        judge = _Judge(rows, labels, graph, held) if held.any() else None
+        with serial_blas():
+            self._run(learner, judge)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_choice("rule", self.rule, RULES)
+        check_number("margin", self.margin, 0)
+        check_number("tol", self.tol, 0)
+        for name in ("step_size", "temperature"):
+            check_number(name, getattr(self, name), 0, open_low=True)
+        for name in ("n_neighbors", "max_epochs", "batch_size"):
+            check_number(name, getattr(self, name), 1)
+        if self.rank is not None:
+            check_number("rank", self.rank, 1)
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction!r} must lie between 0 and 1"
+            )
+
+    def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float32], Any]:
+        rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) == 1:
+            raise ValueError("y holds one class; at least two classes are needed to tell apart")
+        if len(classes) == len(rows):
+            raise ValueError(
+                f"y holds {len(classes)} classes for {len(rows)} rows: each class has a single "
+                "row and so no row has a target; at least one class needs two rows"
+            )
+        lengths = np.einsum("nd,nd->n", rows, rows)
+        self.scale_ = float(lengths.mean(dtype=np.float64))
+        if not lengths.any():
+            raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
+        return rows, labels
+
+    def _graph(
+        self, rows: NDArray[np.float32], neighbors: NeighborLists | None
+    ) -> sparse.csr_array:
+        if neighbors is None:
+            k = self.n_neighbors
+            if k >= len(rows):
+                k = len(rows) - 1
+                warnings.warn(
+                    f"n_neighbors={self.n_neighbors} but X has {len(rows)} rows; {k} are used",
+                    stacklevel=3,
+                )
+            neighbors = nearest(rows, k, index=self.index, verbose=self.verbose)[0]
+        return as_graph(neighbors, len(rows))
+
+    def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
+        unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
+        self.n_skipped_ = int(unusable.sum())
+        if not hoods.usable.any():
+            warnings.warn(
+                "no row has both a target and an impostor among its neighbours, so nothing can "
+                "be learned and M stays as it is; raise n_neighbors",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if self.verbose:
+            print(
+                f"{hoods.usable.sum()} rows to visit, {self.n_skipped_} skipped (no target or no "
+                f"impostor near), mean degree {hoods.degrees.mean():.1f}"
+            )
+
+    def _learner(self, rows: NDArray[np.float32], hoods: Neighborhoods, seed: int) -> Learner:
+        # Rows x/√scale with the given margin and step take the same steps as rows x with these.
+        settings = Settings(
+            rule=self.rule,
+            margin=self.margin * self.scale_,
+            step_size=self.step_size / self.scale_,
+            temperature=self.temperature * self.scale_,
+            batch_size=int(self.batch_size),
+            shuffle=self.shuffle,
+            normalize=self.normalize,
+            projection=Projection(self.symmetric or self.psd, self.rank, self.psd),
+            seed=seed,
+        )
+        if self.warm_start and hasattr(self, "matrix_"):
+            start = np.array(self.matrix_, np.float32, order="C")
+            if start.shape[0] != rows.shape[1]:
+                raise ValueError(
+                    f"warm_start: matrix_ is for {start.shape[0]} columns, X has {rows.shape[1]}"
+                )
+            settings.projection.apply(start)
+            return Learner(rows, hoods, settings, start, self.n_epochs_)
+        self.history_: list[dict[str, float]] = []
+        return Learner(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
+
+    def _run(self, learner: Learner, judge: "_Judge | None") -> None:
+        best, since_best, smoothed = -1.0, 0, np.inf
+        self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+        try:
+            for _ in range(self.max_epochs):
+                record = self._epoch(learner)
+                self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+                if judge is not None:
+                    record["validation"] = judge(learner.matrix)
+                    since_best += 1
+                    if record["validation"] > best:
+                        best, since_best = record["validation"], 0
+                        kept = learner.matrix.copy(), learner.epochs
+                self._tell(record)
+                before = smoothed
+                smoothed = record["loss"] if np.isinf(before) else (before + record["loss"]) / 2
+                if since_best >= PATIENCE or (judge is None and self._settled(before, smoothed)):
+                    break
+        except KeyboardInterrupt:
+            self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+            warnings.warn(
+                f"interrupted in epoch {learner.epochs + 1}; what was learned so far is kept in "
+                "matrix_, and warm_start=True goes on from it",
+                stacklevel=3,
+            )
+        if best >= 0:
+            self.matrix_, self.n_epochs_ = kept
+
+    def _epoch(self, learner: Learner) -> dict[str, float]:
+        began = time.perf_counter()
+        violation_rate, loss = learner.epoch()
+        if not np.isfinite(learner.matrix).all():
+            raise FloatingPointError(
+                f"step_size={self.step_size} diverged: M is no longer finite after epoch "
+                f"{learner.epochs}; lower step_size or set normalize=True"
+            )
+        return {
+            "epoch": learner.epochs,
+            "violation_rate": violation_rate,
+            "loss": loss / self.scale_,
+            "skipped": self.n_skipped_,
+            "seconds": time.perf_counter() - began,
+        }
+
+    def _tell(self, record: dict[str, float]) -> None:
+        self.history_.append(record)
+        if self.verbose:
+            print("  ".join(f"{name} {value:.4g}" for name, value in record.items()))
+        if self.callback is not None:
+            self.callback(int(record["epoch"]), self)
+
+    def _settled(self, before: float, now: float) -> bool:
+        return self.tol > 0 and (now == 0 or before - now < self.tol * before)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+class _Judge:
+    """Accuracy of soft votes on the held-out rows, under the best of the usual votes."""
+
+    def __init__(
+        self,
+        rows: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        graph: sparse.csr_array,
+        held: NDArray[np.bool_],
+    ) -> None:
+        self.rows, self.n_classes = rows, int(labels.max()) + 1
+        self.lists = padded_lists(graph, np.flatnonzero(held))
+        self.queries, self.truth = rows[held], labels[held]
+        self.labels = labels[self.lists]
+
+    def __call__(self, matrix: NDArray[np.float32]) -> float:
+        scores = pair_scores(self.queries @ matrix, self.rows, self.lists)
+        return votes.choose(scores, self.labels, self.truth, self.n_classes)[1]

@@ -1,0 +1,128 @@
+"""Soft votes (Eq. 9): how much each neighbour counts, given its similarity."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+
+def _similarity(scores: Array, _: float) -> Array:
+    return scores
+
+
+def _power(scores: Array, p: float) -> Array:
+    # Divided by the largest, which changes no decision and cannot overflow.
+    largest = np.abs(scores).max(axis=1, keepdims=True)
+    return np.sign(scores) * (np.abs(scores) / np.maximum(largest, 1e-30)) ** np.float32(p)
+
+
+def _softmax(scores: Array, temperature: float) -> Array:
+    return np.exp((scores - scores.max(axis=1, keepdims=True)) / np.float32(temperature))
+
+
+def _top(scores: Array, n: float) -> Array:
+    rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    # Equal votes, but among equal counts the more similar decide.
+    return np.where(rank < n, 1 + np.float32(1e-3) * (1 - rank / n), 0).astype(np.float32)
+
+
+KINDS: dict[str, Callable[[Array, float], Array]] = {
+    "similarity": _similarity,
+    "power": _power,
+    "softmax": _softmax,
+    "top": _top,
+}
+DEFAULT_SHARPNESS = {"similarity": 1.0, "power": 4.0, "softmax": 0.05, "top": 10.0}
+
+
+@dataclass(frozen=True)
+class Vote:
+    """A kind of vote and its sharpness.
+
+    ``similarity``: the paper's, votes are the similarities; ``power``: sign(s)·|s|^sharpness;
+    ``softmax``: exp(s / sharpness); ``top``: one vote each for the `sharpness` most similar.
+
+    Examples
+    --------
+    >>> scores, labels = np.array([[0.9, 0.5, 0.5]], np.float32), np.array([[0, 1, 1]])
+    >>> Vote("similarity").tally(scores, labels, 2).argmax(), Vote("power", 4).tally(
+    ...     scores, labels, 2
+    ... ).argmax()
+    (np.int64(1), np.int64(0))
+    """
+
+    kind: str
+    sharpness: float = 1.0
+
+    def tally(self, scores: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
+        """Sum the votes of each row's neighbours by class; a score of −inf has no vote."""
+        absent = np.isneginf(scores)
+        if absent.any():
+            least = np.where(absent, np.inf, scores).min(axis=1, keepdims=True)
+            scores = np.where(absent, np.where(np.isfinite(least), least, 0), scores)
+        weights = np.where(absent, 0, KINDS[self.kind](scores, self.sharpness))
+        cell = np.arange(len(scores))[:, None] * n_classes + labels
+        votes = np.bincount(cell.ravel(), weights.ravel(), minlength=len(scores) * n_classes)
+        return votes.reshape(len(scores), n_classes).astype(np.float32)
+
+
+def candidates(scores: Array) -> list[Vote]:
+    """Votes worth trying on such scores; temperatures follow their spread."""
+    seen = scores[np.isfinite(scores)]
+    spread = float(seen.std()) if seen.size else 1.0
+    temperatures = [spread * f for f in (0.05, 0.1, 0.2, 0.4, 0.8) if spread > 0]
+    tops = [n for n in (1, 3, 5, 7, 10, 15, 20, 30, 50) if n <= scores.shape[1]]
+    return [
+        Vote("similarity"),
+        *(Vote("power", p) for p in (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)),
+        *(Vote("softmax", t) for t in temperatures),
+        *(Vote("top", float(n)) for n in tops),
+    ]
+
+
+def choose(
+    scores: Array,
+    labels: NDArray[np.integer],
+    truth: NDArray[np.integer],
+    n_classes: int,
+    among: Iterable[Vote] | None = None,
+) -> tuple[Vote, float]:
+    """Pick the vote that predicts `truth` best; equal accuracies are told apart by likelihood.
+
+    Returns
+    -------
+    vote, accuracy
+    """
+    votes = candidates(scores) if among is None else list(among)
+    results = [(_quality(vote, scores, labels, truth, n_classes), vote) for vote in votes]
+    (accuracy, _), best = max(results, key=lambda result: result[0])
+    return best, accuracy
+
+
+def _quality(
+    vote: Vote,
+    scores: Array,
+    labels: NDArray[np.integer],
+    truth: NDArray[np.integer],
+    n_classes: int,
+) -> tuple[float, float]:
+    right, likelihood = 0, 0.0
+    block = max(1, (1 << 24) // n_classes)
+    for lo in range(0, len(scores), block):
+        part = slice(lo, lo + block)
+        votes = vote.tally(scores[part], labels[part], n_classes)
+        right += int((votes.argmax(axis=1) == truth[part]).sum())
+        p = np.take_along_axis(probabilities(votes), truth[part, None], axis=1)
+        likelihood += float(np.log(np.maximum(p, 1e-4)).sum())
+    return right / len(scores), likelihood / len(scores)
+
+
+def probabilities(votes: Array) -> Array:
+    """Votes as shares of one; negative votes are lifted so that the order stays."""
+    lifted = votes - np.minimum(votes.min(axis=1, keepdims=True), 0)
+    total = lifted.sum(axis=1, keepdims=True)
+    even = np.float32(1 / votes.shape[1])
+    return np.where(total > 0, lifted / np.where(total > 0, total, 1), even)  # type: ignore[no-any-return]
