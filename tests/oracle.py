@@ -1,4 +1,4 @@
-"""The paper's formulas in plain numpy, float64, one row at a time: what the fast forms must equal."""
+"""The paper's formulas in plain numpy, one row at a time: what the fast forms must equal."""
 
 import numpy as np
 
@@ -49,8 +49,22 @@ def weights(rule, targets, impostors, margin, temperature, u):
     return ct, ci, max(hinge[j, m], 0.0)
 
 
-def algorithm_1(X, labels, lists, *, rule="hardest", margin=0.02, step_size=0.2, temperature=0.1,
-                epochs=1, orders=None, draws=None, symmetric=False, normalize=False, batch_size=1):
+def algorithm_1(
+    X,
+    labels,
+    lists,
+    *,
+    rule="hardest",
+    margin=0.02,
+    step_size=0.2,
+    temperature=0.1,
+    epochs=1,
+    orders=None,
+    draws=None,
+    symmetric=False,
+    normalize=False,
+    batch_size=1,
+):
     """Algorithm 1, literally; a batch is the sum of its rows' steps, projected once."""
     n, D = X.shape
     X, M, t = X.astype(np.float64), np.eye(D), 1
@@ -70,8 +84,9 @@ def algorithm_1(X, labels, lists, *, rule="hardest", margin=0.02, step_size=0.2,
                 continue
             seen += 1
             u = 0.0 if draws is None else draws[epoch][place]
-            ct, ci, lost = weights(rule, X[targets] @ (X[i] @ M), X[impostors] @ (X[i] @ M),
-                                   margin, temperature, u)
+            ct, ci, lost = weights(
+                rule, X[targets] @ (X[i] @ M), X[impostors] @ (X[i] @ M), margin, temperature, u
+            )
             loss += lost
             pending += rho * np.outer(X[i], ct @ X[targets] + ci @ X[impostors])
             waiting += 1

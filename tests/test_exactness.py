@@ -3,10 +3,10 @@
 import itertools
 
 import numpy as np
-import oracle
 import pytest
-from conftest import blobs
 
+import oracle
+from conftest import blobs
 from nearkin import SLNE
 from nearkin._rules import RANDOM_RULES, RULES
 from nearkin.neighbors import nearest
@@ -28,7 +28,9 @@ def agree(X, y, lists, epochs=2, shuffle=True, random_state=0, **settings):
     seed = np.random.RandomState(random_state).randint(np.iinfo(np.int32).max)
     random = settings.get("rule", "hardest") in RANDOM_RULES
     orders, draws = schedule(seed, epochs, len(X), shuffle, random)
-    M, losses = oracle.algorithm_1(X, y, lists, epochs=epochs, orders=orders, draws=draws, **settings)
+    M, losses = oracle.algorithm_1(
+        X, y, lists, epochs=epochs, orders=orders, draws=draws, **settings
+    )
     assert np.linalg.norm(model.matrix_ - M) <= 1e-4 * np.linalg.norm(M)
     np.testing.assert_allclose([h["loss"] for h in model.history_], losses, rtol=1e-3, atol=1e-6)
     return model

@@ -60,23 +60,47 @@ def nearest(
     >>> indices.ravel().tolist(), distances.ravel().tolist()
     ([1, 0, 1], [1.0, 1.0, 2.0])
     """
-    rows = as_rows(X, "X")
-    alone = queries is None
-    asked = rows if queries is None else as_rows(queries, "queries", width=rows.shape[1])
-    most = len(rows) - 1 if alone else len(rows)
-    if not 1 <= k <= most:
-        raise ValueError(
-            f"k={k} neighbours were asked of {len(rows)} rows; "
-            f"k must be between 1 and {most}: lower k or add rows"
-        )
-    search = _searcher(rows, index, len(asked))
-    # A row finds itself first; one more than asked for leaves k when it is taken out.
-    found = np.empty((len(asked), k), np.int32)
-    blocks = list(_blocks(len(asked), QUERY_BLOCK))
-    for lo, hi in track(blocks, "neighbours", show=verbose > 0):
-        near = search(np.ascontiguousarray(asked[lo:hi], np.float32), k + alone)
-        found[lo:hi] = _without_self(near, lo) if alone else near
-    return _sorted_by_distance(rows, asked, found)
+    return NeighborIndex(X, index).nearest(k, queries, verbose=verbose)
+
+
+class NeighborIndex:
+    """Rows made ready to be searched, for more than one search. See `nearest`.
+
+    Examples
+    --------
+    >>> index = NeighborIndex([[0.0], [1.0], [3.0]])
+    >>> index.nearest(1, queries=[[2.5]])[0].tolist()
+    [[2]]
+    """
+
+    def __init__(self, X: ArrayLike, index: str = "auto") -> None:
+        self.rows = as_rows(X, "X")
+        if not isinstance(index, str):
+            raise ValueError(
+                f"index={index!r} must be a string: 'auto', 'exact' or a faiss factory"
+            )
+        if index == "auto":
+            cells = int(4 * np.sqrt(len(self.rows)))
+            index = "exact" if len(self.rows) <= EXACT_ROWS else f"IVF{cells},Flat"
+        self._back_end = _Exact(self.rows) if index == "exact" else _Factory(self.rows, index)
+
+    def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
+        """The `k` nearest rows of each query, or of each row but itself."""
+        rows, alone = self.rows, queries is None
+        asked = rows if queries is None else as_rows(queries, "queries", width=rows.shape[1])
+        most = len(rows) - 1 if alone else len(rows)
+        if not 1 <= k <= most:
+            raise ValueError(
+                f"k={k} neighbours were asked of {len(rows)} rows; "
+                f"k must be between 1 and {most}: lower k or add rows"
+            )
+        found = np.empty((len(asked), k), np.int32)
+        for lo, hi in track(list(_blocks(len(asked), QUERY_BLOCK)), "neighbours", show=verbose > 0):
+            block = np.ascontiguousarray(asked[lo:hi], np.float32)
+            # A row finds itself first; one more than asked for leaves k when it is taken out.
+            near = self._back_end.search(block, k + alone)
+            found[lo:hi] = _without_self(near, np.arange(lo, hi)) if alone else near
+        return _sorted_by_distance(rows, asked, found)
 
 
 def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int = 0) -> float:
@@ -91,8 +115,8 @@ def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int =
     rows, lists = as_rows(X, "X"), np.asarray(indices)
     k = lists.shape[1]
     chosen = np.random.default_rng(seed).permutation(len(rows))[:sample]
-    near = _searcher(rows, "exact", len(chosen))(np.ascontiguousarray(rows[chosen]), k + 1)
-    exact = np.stack([_drop(row, i) for row, i in zip(near, chosen)])
+    near = _Exact(rows).search(np.ascontiguousarray(rows[chosen]), k + 1)
+    exact = _without_self(near, chosen)
     hits = sum(len(np.intersect1d(a, b)) for a, b in zip(exact, lists[chosen]))
     return float(hits / exact.size)
 
@@ -100,13 +124,6 @@ def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int =
 def _blocks(n: int, size: int) -> Iterator[tuple[int, int]]:
     for lo in range(0, n, size):
         yield lo, min(lo + size, n)
-
-
-def _searcher(rows: NDArray[np.float32], index: str, n_queries: int):  # type: ignore[no-untyped-def]
-    if index == "auto":
-        cells = int(4 * np.sqrt(len(rows)))
-        index = "exact" if len(rows) <= EXACT_ROWS else f"IVF{cells},Flat"
-    return _Exact(rows).search if index == "exact" else _Factory(rows, index).search
 
 
 class _Exact:
@@ -185,15 +202,11 @@ def _mean(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return (total / len(rows)).astype(np.float32)
 
 
-def _without_self(near: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
     """Drop each row's own index; where it was not found (duplicates), drop the last."""
-    mine = near == np.arange(first, first + len(near))[:, None]
+    mine = near == own[:, None]
     mine[~mine.any(axis=1), -1] = True
     return near[~mine].reshape(len(near), -1)
-
-
-def _drop(near: NDArray[np.int64], own: int) -> NDArray[np.int64]:
-    return _without_self(near[None], own)[0]
 
 
 def _sorted_by_distance(

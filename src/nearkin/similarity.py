@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -89,3 +90,15 @@ class BilinearSimilarity:
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return ``XLᵀ``, in which the plain dot product is the learned similarity."""
         return self._rows(X) @ self.components_.T  # type: ignore[no-any-return]
+
+    @available_if(_is_psd)
+    def fit_transform(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float32]:
+        """Fit, then transform the same rows."""
+        return self.fit(X, y).transform(X)  # type: ignore[attr-defined, no-any-return]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.required = True
+        if getattr(self, "psd", False):
+            tags.transformer_tags = TransformerTags(preserves_dtype=["float32"])
+        return tags

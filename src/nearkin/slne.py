@@ -304,11 +304,6 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     def _settled(self, before: float, now: float) -> bool:
         return self.tol > 0 and (now == 0 or before - now < self.tol * before)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
 
 class _Judge:
     """Accuracy of soft votes on the held-out rows, under the best of the usual votes."""

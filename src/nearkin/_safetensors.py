@@ -1,0 +1,98 @@
+"""The safetensors file format, read as memory maps and written without a second copy.
+
+A file is eight bytes of header length, a JSON header that gives each array's type, shape and
+place, and the arrays. The format's own library would hold everything in memory twice to write it,
+and copies to read; here a database of any size streams through. Tests read our files with the
+library and the library's files with this.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin._files import replacing
+
+_NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
+          "I8": "|i1", "U8": "|u1", "BOOL": "|b1"}  # fmt: skip
+_DTYPES = {dtype: name for name, dtype in _NAMES.items()}
+_LARGEST_HEADER = 100_000_000
+_CHUNK = 32 << 20
+
+
+class FileFormatError(ValueError):
+    """The file is not what it should be."""
+
+
+def write(
+    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+) -> None:
+    """Write named arrays and string metadata; the file appears whole or not at all."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    # Widest items first, so that every array starts at a multiple of its item size.
+    names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    at = 0
+    for name in names:
+        array = arrays[name]
+        end = at + array.nbytes
+        header[name] = {
+            "dtype": _DTYPES[array.dtype.newbyteorder("<").str],
+            "shape": list(array.shape),
+            "data_offsets": [at, end],
+        }
+        at = end
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with replacing(path) as aside, open(aside, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            _write_array(file, arrays[name])
+
+
+def _write_array(file: BinaryIO, array: NDArray[Any]) -> None:
+    array = np.atleast_1d(array)
+    step = max(1, _CHUNK // max(1, array.nbytes // max(1, len(array))))
+    for lo in range(0, len(array), step):
+        part = np.ascontiguousarray(array[lo : lo + step], array.dtype.newbyteorder("<"))
+        file.write(part.tobytes())
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Return the arrays, as read-only memory maps, and the metadata."""
+    path = Path(path)
+    header, start = _header(path)
+    metadata = header.pop("__metadata__", {})
+    size = path.stat().st_size - start
+    try:
+        arrays = {name: _map(path, start, size, entry) for name, entry in header.items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{path} is damaged or truncated ({error}); get it again") from None
+    return arrays, metadata
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= min(_LARGEST_HEADER, path.stat().st_size - 8):
+            raise FileFormatError(f"{path} is not a safetensors file, or is truncated")
+        try:
+            header = json.loads(file.read(length))
+        except ValueError:
+            raise FileFormatError(f"{path} is not a safetensors file") from None
+    if not isinstance(header, dict):
+        raise FileFormatError(f"{path} is not a safetensors file")
+    return header, 8 + length
+
+
+def _map(path: Path, start: int, size: int, entry: dict[str, Any]) -> NDArray[Any]:
+    dtype, shape = np.dtype(_NAMES[entry["dtype"]]), tuple(entry["shape"])
+    lo, hi = entry["data_offsets"]
+    if hi - lo != int(np.prod(shape, dtype=np.int64)) * dtype.itemsize or not 0 <= lo <= hi <= size:
+        raise ValueError(f"an array of shape {shape} does not fit between bytes {lo} and {hi}")
+    if hi == lo:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "r", start + lo, shape)

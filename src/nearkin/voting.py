@@ -1,0 +1,346 @@
+"""The soft-voting nearest-neighbour classifier (Eq. 9): shortlist, score, vote."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+
+from nearkin import _kernel, votes
+from nearkin._holdout import held_out, padded_lists, without
+from nearkin._validation import check_choice, check_number
+from nearkin.neighborhoods import NeighborLists, as_graph
+from nearkin.neighbors import NeighborIndex
+from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
+
+Array = NDArray[np.float32]
+
+CALIBRATION_FRACTION = 0.1
+_VOTE_CELLS = 1 << 24
+
+
+class SoftVotingKNN(ClassifierMixin, BaseEstimator):
+    """Classify by the votes of the nearest rows, weighted by a learned similarity.
+
+    The plain nearest rows make the shortlist, so that prediction scales like plain search; the
+    similarity re-ranks it and decides how much each row's vote counts.
+
+    Parameters
+    ----------
+    similarity : estimator, optional
+        A learner such as `SLNE`, fitted along, or any fitted object with ``similarity(X, Z)``,
+        used as it is. Without one this is plain k-nearest-neighbour voting by inner products.
+    n_neighbors : int
+        Rows on the shortlist.
+    vote : {"auto", "similarity", "power", "softmax", "top"}
+        ``similarity`` is the paper's; the others are sharper (see `nearkin.votes.Vote`).
+        ``auto`` holds out a tenth of the rows (at most 5,000) from learning and takes the kind
+        and sharpness that classify them best.
+    sharpness : float, optional
+        Power, temperature or number of voters; a default for each kind if left out.
+    index : str
+        How the shortlist is found: see `nearkin.neighbors.nearest`.
+    preprocess : transformer, optional
+        Applied to rows and queries, fitted along unless it is fitted: see `nearkin.Preprocess`.
+    refit : bool
+        After ``auto`` has chosen the vote, learn the similarity again on all rows. Costs a second
+        fit; worth little where the held-out rows are a small share.
+    random_state : int, RandomState instance or None
+        Chooses the held-out rows.
+
+    Attributes
+    ----------
+    classes_ : array of labels
+    similarity_, preprocess_ : fitted parts, or None
+    vote_ : nearkin.votes.Vote
+    calibration_accuracy_ : float
+        Accuracy on the held-out rows (with ``vote="auto"``).
+    database_ : (n, D) float32 array
+        The preprocessed rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from nearkin import SLNE
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = SoftVotingKNN(SLNE(rule="softmax", random_state=0), random_state=0)
+    >>> model.fit(X[:1500], y[:1500]).predict_top(X[1500:1502], n=2).shape
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        similarity: Any = None,
+        *,
+        n_neighbors: int = 50,
+        vote: str = "auto",
+        sharpness: float | None = None,
+        index: str = "auto",
+        preprocess: Any = None,
+        refit: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.similarity = similarity
+        self.n_neighbors = n_neighbors
+        self.vote = vote
+        self.sharpness = sharpness
+        self.index = index
+        self.preprocess = preprocess
+        self.refit = refit
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        neighbors: NeighborLists | None = None,
+        calibration: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Self:
+        """Keep the rows, learn the similarity and choose the vote.
+
+        Parameters
+        ----------
+        X : (n, D) array-like
+        y : (n,) array-like
+            Labels of any kind.
+        neighbors : (n, k) integer array or (n, n) CSR graph, optional
+            Ready-made lists of each row's nearest rows.
+        calibration : (rows, labels), optional
+            Rows to choose the vote on, in place of a held-out tenth. Needed with ``vote="auto"``
+            when the similarity is already fitted: rows it has seen would flatter it.
+        """
+        self._check_parameters()
+        rng = check_random_state(self.random_state)
+        labels = self._keep(X, y, rng)
+        fitted = self.similarity is None or _is_fitted(self.similarity)
+        self.similarity_ = self.similarity if fitted else _seeded(self.similarity, rng)
+        lists = neighbors
+        if lists is None and len(labels) > 1 and not (fitted and self.vote != "auto"):
+            lists = self._index.nearest(self._training_k(len(labels)))[0]
+        if self.vote != "auto":
+            self.vote_ = Vote(self.vote, self.sharpness or DEFAULT_SHARPNESS[self.vote])
+            if not fitted:
+                _learn(self.similarity_, self.database_, y, lists)
+        elif calibration is not None:
+            if not fitted:
+                _learn(self.similarity_, self.database_, y, lists)
+            self._calibrate_on(*calibration)
+        else:
+            self._calibrate_held_out(y, lists, fitted, rng)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_choice("vote", self.vote, ["auto", *KINDS])
+        check_number("n_neighbors", self.n_neighbors, 1)
+        if self.sharpness is not None:
+            check_number("sharpness", self.sharpness, 0, open_low=True)
+
+    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any) -> NDArray[np.int64]:
+        """Validate, preprocess and store the rows and their labels."""
+        rows, y = validate_data(self, X, y, **self._accepted)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        self.preprocess_ = self.preprocess
+        if self.preprocess is not None and not _is_fitted(self.preprocess):
+            self.preprocess_ = _seeded(self.preprocess, rng).fit(rows)
+        self.database_ = self._preprocessed(rows)
+        self.labels_ = labels.astype(np.int32)
+        self._cached_index: NeighborIndex | None = None
+        if self.n_neighbors > len(labels):
+            warnings.warn(
+                f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
+                stacklevel=3,
+            )
+        return self.labels_
+
+    @property
+    def _accepted(self) -> dict[str, Any]:
+        if self.preprocess is not None:  # which may take sparse or half-precision rows
+            return {"accept_sparse": "csr", "dtype": "numeric"}
+        return {"dtype": np.float32, "order": "C"}
+
+    def _preprocessed(self, rows: Any) -> Array:
+        if self.preprocess_ is None:
+            return rows  # type: ignore[no-any-return]
+        return np.ascontiguousarray(self.preprocess_.transform(rows), np.float32)
+
+    @property
+    def _index(self) -> NeighborIndex:
+        if getattr(self, "_cached_index", None) is None:
+            self._cached_index = NeighborIndex(self.database_, self.index)
+        return self._cached_index  # type: ignore[return-value]
+
+    def _training_k(self, n: int) -> int:
+        """One search serves the learner and the vote."""
+        asked = max(self.n_neighbors, getattr(self.similarity, "n_neighbors", 0))
+        return min(asked, n - 1)
+
+    def _calibrate_on(self, X: ArrayLike, y: ArrayLike) -> None:
+        truth = np.searchsorted(self.classes_, np.asarray(y))
+        truth = np.minimum(truth, len(self.classes_) - 1)
+        if (self.classes_[truth] != np.asarray(y)).any():
+            raise ValueError("calibration holds labels that y does not; use labels that y has")
+        queries = self._queries(X)
+        indices = self._shortlist(queries, None)
+        self._choose(self._scores(queries, indices), self.labels_[indices], truth)
+
+    def _calibrate_held_out(
+        self, y: ArrayLike, lists: NeighborLists | None, fitted: bool, rng: Any
+    ) -> None:
+        if fitted and self.similarity is not None:
+            raise ValueError(
+                "vote='auto' cannot choose with a similarity that is already fitted, because the "
+                "rows it was fitted on would flatter it; pass fit(..., calibration=(rows, labels)) "
+                "or name a vote, such as vote='power'"
+            )
+        generator = np.random.default_rng(rng.randint(2**31 - 1))
+        held = held_out(self.labels_, CALIBRATION_FRACTION, generator)
+        if lists is None or not held.any():  # too few rows to spare any
+            self.vote_ = Vote("power", DEFAULT_SHARPNESS["power"])
+            if not fitted:
+                _learn(self.similarity_, self.database_, y, lists)
+            return
+        graph = as_graph(lists, len(held))
+        if not fitted:
+            _learn(self.similarity_, self.database_, y, without(graph, held), held)
+        indices = self._voters(lists, graph, np.flatnonzero(held))
+        scores = self._scores(self.database_[held], indices)
+        self._choose(scores, self.labels_[indices], self.labels_[held])
+        if not fitted and self.refit:
+            self.similarity_ = _learn(clone(self.similarity_), self.database_, y, lists)
+
+    def _voters(self, lists: Any, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Shortlists of the held-out rows: the nearest first, where lists say which are."""
+        if isinstance(lists, np.ndarray):
+            return np.ascontiguousarray(lists[rows, : self.n_neighbors], np.int32)
+        return padded_lists(graph, rows)
+
+    def _choose(self, scores: Array, labels: NDArray[Any], truth: NDArray[Any]) -> None:
+        n = len(self.classes_)
+        self.vote_, self.calibration_accuracy_ = votes.choose(scores, labels, truth, n)
+
+    def _queries(self, X: ArrayLike) -> Array:
+        check_is_fitted(self, "database_")
+        return self._preprocessed(validate_data(self, X, reset=False, **self._accepted))
+
+    def _shortlist(self, queries: Array, neighbors: ArrayLike | None) -> NDArray[np.int32]:
+        n = len(self.database_)
+        if neighbors is None:
+            return self._index.nearest(min(self.n_neighbors, n), queries)[0]
+        lists = np.asarray(neighbors)
+        if lists.ndim != 2 or len(lists) != len(queries):
+            raise ValueError(
+                f"neighbors has shape {lists.shape}; one list for each of the {len(queries)} "
+                "queries is expected"
+            )
+        if not np.issubdtype(lists.dtype, np.integer) or lists.max() >= n or lists.min() < -1:
+            raise ValueError(f"neighbors must hold integers between 0 and {n - 1}, or -1 for none")
+        return lists.astype(np.int32)
+
+    def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
+        if self.similarity_ is None:
+            return _kernel.pair_scores(queries, self.database_, indices)
+        if hasattr(self.similarity_, "neighbor_scores"):
+            return self.similarity_.neighbor_scores(queries, self.database_, indices)  # type: ignore[no-any-return]
+        return np.stack([  # any other object: a query at a time, never all pairs
+            self.similarity_.similarity(queries[i : i + 1], self.database_[row])[0]
+            for i, row in enumerate(indices)
+        ]).astype(np.float32)  # fmt: skip
+
+    def _tallies(self, X: ArrayLike, neighbors: ArrayLike | None) -> Iterator[Array]:
+        """Votes by class, a block of queries at a time."""
+        queries = self._queries(X)
+        n_classes = len(self.classes_)
+        step = max(1, min(4_096, _VOTE_CELLS // n_classes))
+        for lo in range(0, len(queries), step):
+            part = slice(lo, lo + step)
+            given = None if neighbors is None else np.asarray(neighbors)[part]
+            indices = self._shortlist(queries[part], given)
+            scores = self._scores(queries[part], indices)
+            yield self.vote_.tally(scores, self.labels_[indices], n_classes)
+
+    def predict(self, X: ArrayLike, neighbors: ArrayLike | None = None) -> NDArray[Any]:
+        """The label with the most votes, for each row of `X`.
+
+        `neighbors`, if given, lists the database rows that vote on each query.
+        """
+        winners = [tally.argmax(axis=1) for tally in self._tallies(X, neighbors)]
+        return self.classes_[np.concatenate(winners)]  # type: ignore[no-any-return]
+
+    def predict_proba(self, X: ArrayLike, neighbors: ArrayLike | None = None) -> Array:
+        """Shares of the votes, in the order of `classes_`."""
+        return np.concatenate([votes.probabilities(t) for t in self._tallies(X, neighbors)])
+
+    def predict_top(
+        self, X: ArrayLike, n: int = 5, neighbors: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        """The `n` labels with the most votes, best first, as an (m, n) array."""
+        if not 1 <= n <= len(self.classes_):
+            raise ValueError(f"n={n} must lie between 1 and the {len(self.classes_)} classes")
+        best = [
+            np.argsort(-tally, axis=1, kind="stable")[:, :n]
+            for tally in self._tallies(X, neighbors)
+        ]
+        return self.classes_[np.concatenate(best)]  # type: ignore[no-any-return]
+
+    def kneighbors(
+        self, X: ArrayLike, n_neighbors: int | None = None
+    ) -> tuple[NDArray[np.int32], Array]:
+        """The most similar database rows: the shortlist, re-ranked.
+
+        Returns
+        -------
+        indices, similarities : (m, n_neighbors) arrays, most similar first
+        """
+        queries = self._queries(X)
+        indices = self._shortlist(queries, None)
+        n = indices.shape[1] if n_neighbors is None else n_neighbors
+        if not 1 <= n <= indices.shape[1]:
+            raise ValueError(f"n_neighbors={n} must lie between 1 and {indices.shape[1]}")
+        scores = self._scores(queries, indices)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+        return np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file: see `nearkin.save`."""
+        from nearkin.persistence import save
+
+        save(self, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = getattr(self.preprocess, "__sklearn_tags__", None)
+        tags.input_tags.sparse = bool(inner and inner().input_tags.sparse)
+        return tags
+
+
+def _is_fitted(part: Any) -> bool:
+    return not hasattr(part, "fit") or any(name.endswith("_") for name in vars(part))
+
+
+def _seeded(part: Any, rng: Any) -> Any:
+    """A clone whose unset seeds follow from ours, so that one seed fixes everything."""
+    part = clone(part)
+    names = [name for name in sorted(part.get_params()) if name.split("__")[-1] == "random_state"]
+    unset = [name for name in names if part.get_params()[name] is None]
+    return part.set_params(**{name: rng.randint(2**31 - 1) for name in unset})
+
+
+def _learn(
+    learner: Any,
+    rows: Array,
+    y: ArrayLike,
+    neighbors: NeighborLists | None,
+    held: NDArray[np.bool_] | None = None,
+) -> Any:
+    """Fit a learner without the held-out rows, which `neighbors` no longer mentions."""
+    if has_fit_parameter(learner, "neighbors"):
+        return learner.fit(rows, y, neighbors=neighbors)
+    keep = slice(None) if held is None else ~held
+    return learner.fit(rows[keep], np.asarray(y)[keep])
