@@ -98,12 +98,12 @@ def _by_sketch(X: Any, n: int, centre: Array, rng: np.random.Generator) -> tuple
 
 
 def _scatter_times(centred: Array, basis: Array) -> Array:
-    return centred.T @ (centred @ basis)  # type: ignore[no-any-return]
+    return centred.T @ (centred @ basis)
 
 
 def _gram_of(centred: Array, basis: Array) -> Array:
     projected = centred @ basis
-    return projected.T @ projected  # type: ignore[no-any-return]
+    return projected.T @ projected
 
 
 def _accumulate(

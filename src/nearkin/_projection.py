@@ -40,12 +40,12 @@ class Projection:
         keep = self.rank or len(M)
         if not self.symmetric:
             u, s, vt = linalg.svd(M, full_matrices=False)
-            return (u[:, :keep] * s[:keep]) @ vt[:keep]  # type: ignore[no-any-return]
+            return (u[:, :keep] * s[:keep]) @ vt[:keep]
         values, vectors = linalg.eigh(M)
         if self.psd:
             values = np.maximum(values, 0)
         largest = np.argsort(-np.abs(values), kind="stable")[:keep]
-        return (vectors[:, largest] * values[largest]) @ vectors[:, largest].T  # type: ignore[no-any-return]
+        return (vectors[:, largest] * values[largest]) @ vectors[:, largest].T
 
 
 def components(M: NDArray[np.float32]) -> NDArray[np.float32]:

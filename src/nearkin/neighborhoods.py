@@ -5,13 +5,15 @@ The only place that knows about ``i ∈ N_j ∨ j ∈ N_i``.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
-NeighborLists = ArrayLike | sparse.csr_matrix | sparse.csr_array
+# An (n, k) integer array, or a scipy CSR graph (whose types scipy does not publish).
+NeighborLists: TypeAlias = Any
 
 
 @dataclass(frozen=True)

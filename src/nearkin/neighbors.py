@@ -182,13 +182,13 @@ class _Factory:
         if isinstance(plain, faiss.IndexIVF):  # faiss looks into a single cell by default
             space.set_index_parameter(self.index, "nprobe", max(1, int(2 * plain.nlist**0.5)))
         if settings:
-            space.set_index_parameters(self.index, settings)
+            space.set_index_parameters(self.index, settings)  # type: ignore[arg-type]
 
     def search(self, queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
         plain = faiss.downcast_index(self.index)
         if isinstance(plain, faiss.IndexHNSW):
             plain.hnsw.efSearch = max(plain.hnsw.efSearch, 2 * k)
-        return self.index.search(queries, k)[1]  # type: ignore[no-any-return]
+        return self.index.search(queries, k)[1]
 
 
 def _reason(error: Exception) -> str:

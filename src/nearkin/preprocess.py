@@ -95,7 +95,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             shape = rows.shape[0], len(self.directions_)
             target = np.lib.format.open_memmap(aside, "w+", np.float32, shape)
             self._fill(target, rows).flush()  # type: ignore[attr-defined]
-        return np.load(out, mmap_mode="r")  # type: ignore[no-any-return]
+        return np.load(out, mmap_mode="r")
 
     def _fill(self, target: NDArray[np.float32], rows: Any) -> NDArray[np.float32]:
         # A direction without variance holds nothing but noise; whitening must not blow it up.

@@ -32,7 +32,7 @@ class BilinearSimilarity:
 
     def _rows(self, X: ArrayLike) -> NDArray[np.float32]:
         check_is_fitted(self, "matrix_")
-        return validate_data(self, X, dtype=np.float32, order="C", reset=False)  # type: ignore[no-any-return]
+        return validate_data(self, X, dtype=np.float32, order="C", reset=False)
 
     def transform_query(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return ``XM``: its plain dot product with stored vectors is the learned similarity.
@@ -40,18 +40,18 @@ class BilinearSimilarity:
         Only the query is transformed, so an existing dot-product index answers under the
         learned similarity without being built again.
         """
-        return self._rows(X) @ self.matrix_  # type: ignore[no-any-return]
+        return self._rows(X) @ self.matrix_
 
     def similarity(self, X: ArrayLike, Z: ArrayLike) -> NDArray[np.float32]:
         """Similarity of every row of `X` with every row of `Z`, as a (len(X), len(Z)) array."""
-        return self.transform_query(X) @ self._rows(Z).T  # type: ignore[no-any-return]
+        return self.transform_query(X) @ self._rows(Z).T
 
     def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
         """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""
         pairs = np.asarray(pairs)
         if pairs.ndim != 3 or pairs.shape[1] != 2:
             raise ValueError(f"pairs has shape {pairs.shape}; (n, 2, D) is expected")
-        return np.einsum("nd,nd->n", self.transform_query(pairs[:, 0]), self._rows(pairs[:, 1]))  # type: ignore[no-any-return]
+        return np.einsum("nd,nd->n", self.transform_query(pairs[:, 0]), self._rows(pairs[:, 1]))
 
     def neighbor_scores(
         self, X: ArrayLike, Z: NDArray[np.float32], indices: NDArray[np.int32]
@@ -89,12 +89,12 @@ class BilinearSimilarity:
     @available_if(_is_psd)
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return ``XLᵀ``, in which the plain dot product is the learned similarity."""
-        return self._rows(X) @ self.components_.T  # type: ignore[no-any-return]
+        return self._rows(X) @ self.components_.T
 
     @available_if(_is_psd)
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float32]:
         """Fit, then transform the same rows."""
-        return self.fit(X, y).transform(X)  # type: ignore[attr-defined, no-any-return]
+        return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

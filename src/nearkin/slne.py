@@ -28,6 +28,8 @@ from nearkin.similarity import BilinearSimilarity
 
 PATIENCE = 5  # epochs without a better held-out accuracy, as in scikit-learn's SGD
 
+RUNAWAY_LOSS = 1e6  # under the identity, no loss exceeds the margin plus two
+
 
 class SLNE(BilinearSimilarity, BaseEstimator):
     """Learn M so that each row is more similar to its own kind than to the other near rows.
@@ -285,6 +287,14 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             raise FloatingPointError(
                 f"step_size={self.step_size} diverged: M is no longer finite after epoch "
                 f"{learner.epochs}; lower step_size or set normalize=True"
+            )
+        if loss > RUNAWAY_LOSS * self.scale_:
+            warnings.warn(
+                f"step_size={self.step_size} lets M run away: the mean loss of epoch "
+                f"{learner.epochs} is {loss / self.scale_:.1e} times the squared row length; "
+                "lower step_size or set normalize=True",
+                ConvergenceWarning,
+                stacklevel=4,
             )
         return {
             "epoch": learner.epochs,

@@ -125,4 +125,4 @@ def probabilities(votes: Array) -> Array:
     lifted = votes - np.minimum(votes.min(axis=1, keepdims=True), 0)
     total = lifted.sum(axis=1, keepdims=True)
     even = np.float32(1 / votes.shape[1])
-    return np.where(total > 0, lifted / np.where(total > 0, total, 1), even)  # type: ignore[no-any-return]
+    return np.where(total > 0, lifted / np.where(total > 0, total, 1), even)

@@ -141,7 +141,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if self.sharpness is not None:
             check_number("sharpness", self.sharpness, 0, open_low=True)
 
-    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any) -> NDArray[np.int64]:
+    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
@@ -167,7 +167,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def _preprocessed(self, rows: Any) -> Array:
         if self.preprocess_ is None:
-            return rows  # type: ignore[no-any-return]
+            return rows
         return np.ascontiguousarray(self.preprocess_.transform(rows), np.float32)
 
     @property
@@ -247,7 +247,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if self.similarity_ is None:
             return _kernel.pair_scores(queries, self.database_, indices)
         if hasattr(self.similarity_, "neighbor_scores"):
-            return self.similarity_.neighbor_scores(queries, self.database_, indices)  # type: ignore[no-any-return]
+            return self.similarity_.neighbor_scores(queries, self.database_, indices)
         return np.stack([  # any other object: a query at a time, never all pairs
             self.similarity_.similarity(queries[i : i + 1], self.database_[row])[0]
             for i, row in enumerate(indices)
@@ -271,7 +271,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         `neighbors`, if given, lists the database rows that vote on each query.
         """
         winners = [tally.argmax(axis=1) for tally in self._tallies(X, neighbors)]
-        return self.classes_[np.concatenate(winners)]  # type: ignore[no-any-return]
+        return self.classes_[np.concatenate(winners)]
 
     def predict_proba(self, X: ArrayLike, neighbors: ArrayLike | None = None) -> Array:
         """Shares of the votes, in the order of `classes_`."""
@@ -287,7 +287,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             np.argsort(-tally, axis=1, kind="stable")[:, :n]
             for tally in self._tallies(X, neighbors)
         ]
-        return self.classes_[np.concatenate(best)]  # type: ignore[no-any-return]
+        return self.classes_[np.concatenate(best)]
 
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None

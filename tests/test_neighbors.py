@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearkin.neighbors import NeighborIndex, nearest, recall
+
+BACK_ENDS = ["exact", "auto", "Flat", "IVF8,Flat;nprobe=8", "HNSW32"]
+
+
+def naive(X, queries, k, own=None):
+    d = np.linalg.norm(queries[:, None].astype(float) - X[None], axis=2)
+    if own is not None:
+        d[np.arange(len(own)), own] = np.inf
+    return np.sort(d, axis=1)[:, :k]
+
+
+@pytest.fixture
+def rows():
+    return np.random.default_rng(0).normal(size=(400, 9)).astype(np.float32)
+
+
+@pytest.mark.parametrize("index", BACK_ENDS)
+def test_one_contract_for_all_back_ends(rows, index):
+    indices, distances = nearest(rows, 6, index=index)
+    assert indices.shape == distances.shape == (400, 6)
+    assert indices.dtype == np.int32
+    assert distances.dtype == np.float32
+    assert (indices != np.arange(400)[:, None]).all()
+    assert (np.diff(distances, axis=1) >= 0).all()
+    np.testing.assert_allclose(distances, naive(rows, rows, 6, np.arange(400)), rtol=1e-4)
+    assert recall(rows, indices) > 0.99
+
+
+@pytest.mark.parametrize("index", BACK_ENDS)
+def test_queries_of_their_own(rows, index):
+    queries = rows[:50] + np.float32(0.01)
+    _, distances = NeighborIndex(rows, index).nearest(5, queries)
+    np.testing.assert_allclose(distances, naive(rows, queries, 5), rtol=1e-4)
+
+
+def test_hashing_is_approximate_but_its_distances_are_true(rows):
+    indices, distances = nearest(rows, 5, index="LSH")
+    true = np.linalg.norm(rows[:, None] - rows[indices], axis=2)
+    np.testing.assert_allclose(distances, true, rtol=1e-4)
+    assert 0 < recall(rows, indices) < 1
+
+
+@given(st.integers(2, 40), st.integers(1, 5), st.integers(0, 1000), st.integers(1, 4))
+@settings(deadline=None, max_examples=30)
+def test_duplicates_keep_themselves_out(n, k, seed, distinct):
+    rows = np.random.default_rng(seed).integers(0, distinct, size=(n, 2)).astype(np.float32)
+    k = min(k, n - 1)
+    indices, distances = nearest(rows, k)
+    assert (indices != np.arange(n)[:, None]).all()
+    assert all(len(set(row)) == k for row in indices.tolist())
+    np.testing.assert_allclose(distances, naive(rows, rows, k, np.arange(n)), atol=1e-6)
+
+
+def test_far_from_the_origin():
+    """|x|² + |z|² − 2xz would lose these distances in float32."""
+    rows = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32) + 1_000
+    indices, _ = nearest(rows, 5)
+    assert recall(rows - 1_000, indices) > 0.999
+
+
+def test_blocks_of_the_database_are_merged(rows, monkeypatch):
+    whole = nearest(rows, 7)
+    monkeypatch.setattr("nearkin.neighbors.DATABASE_BYTES", 9 * 4 * 33)
+    monkeypatch.setattr("nearkin.neighbors.QUERY_BLOCK", 29)
+    np.testing.assert_array_equal(nearest(rows, 7)[0], whole[0])
+
+
+def test_read_only_memory_map(rows, tmp_path):
+    np.save(tmp_path / "x.npy", rows)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    np.testing.assert_array_equal(nearest(mapped, 4)[0], nearest(rows, 4)[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 0}, "between 1 and 399"),
+        ({"k": 400}, "between 1 and 399"),
+        ({"k": 3, "index": "nonsense"}, "index='nonsense' is not understood"),
+        ({"k": 3, "index": 7}, "index=7 must be"),
+        ({"k": 3, "index": "IVF4096,Flat"}, "cannot be trained on 400 rows"),
+        ({"k": 3, "queries": np.zeros((2, 5))}, "queries has 5 columns where 9"),
+        ({"k": 3, "queries": [[np.nan] * 9]}, "queries contains NaN"),
+    ],
+)
+def test_bad_input(rows, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        nearest(rows, **arguments)
+
+
+@pytest.mark.parametrize("X", [np.zeros(3), np.zeros((0, 3)), np.zeros((3, 0)), [["a"], ["b"]]])
+def test_bad_rows(X):
+    with pytest.raises(ValueError, match="X "):
+        nearest(X, 1)

@@ -1,0 +1,106 @@
+import json
+import os
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import nearkin
+from conftest import blobs
+from nearkin import SLNE, Preprocess, SoftVotingKNN, _safetensors
+from nearkin._safetensors import FileFormatError
+
+DTYPES = ["f4", "f8", "f2", "i8", "i4", "i2", "i1", "u1", "?"]
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=40)
+def test_the_format_is_safetensors(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("s") / "a.safetensors"
+    arrays = {
+        f"a{i}": data.draw(
+            hnp.arrays(data.draw(st.sampled_from(DTYPES)), hnp.array_shapes(max_dims=3))
+        )
+        for i in range(data.draw(st.integers(1, 3)))
+    }
+    odd = {name: (a.T if data.draw(st.booleans()) else a) for name, a in arrays.items()}
+    _safetensors.write(path, odd, {"k": "v"})
+    theirs, (ours, metadata) = safetensors.numpy.load_file(path), _safetensors.read(path)
+    assert metadata == {"k": "v"}
+    for name, array in odd.items():
+        np.testing.assert_array_equal(theirs[name], array)
+        np.testing.assert_array_equal(ours[name], array)
+    safetensors.numpy.save_file({k: np.ascontiguousarray(v) for k, v in odd.items()}, path)
+    for name, array in _safetensors.read(path)[0].items():
+        np.testing.assert_array_equal(array, odd[name])
+
+
+@pytest.fixture
+def saved(tmp_path):
+    X, y = blobs(n=120)
+    names = np.array(["été", "b", "c", "d"])[y]
+    learner = SLNE(max_epochs=2, callback=lambda *_: None, random_state=np.random.RandomState(0))
+    model = SoftVotingKNN(learner, preprocess=Preprocess(6), random_state=0).fit(X, names)
+    model.save(tmp_path / "m.safetensors")
+    return model, tmp_path / "m.safetensors", X
+
+
+def test_round_trip(saved):
+    model, path, X = saved
+    again = nearkin.load(path)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.similarity_.history_ == model.similarity_.history_
+    assert again.vote_ == model.vote_
+    assert again.get_params()["similarity__max_epochs"] == 2
+    again.fit(X, model.classes_[np.arange(120) % 4])  # a loaded model can be fitted anew
+
+
+def test_loads_without_copying(saved):
+    again = nearkin.load(saved[1])
+    assert isinstance(again.database_, np.memmap)
+    assert not again.database_.flags.writeable
+
+
+def test_no_pickle_inside(saved):
+    assert b"sklearn" not in saved[1].read_bytes()
+    assert json.loads(_safetensors.read(saved[1])[1]["model"])["class"] == "SoftVotingKNN"
+
+
+def test_damage_is_noticed(saved, tmp_path):
+    whole = saved[1].read_bytes()
+    for cut in (0, 4, 8, 50, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut").write_bytes(whole[:cut])
+        with pytest.raises(FileFormatError, match="cut"):
+            nearkin.load(tmp_path / "cut")
+    (tmp_path / "other").write_bytes(b"GIF89a" + bytes(100))
+    with pytest.raises(FileFormatError, match="not a safetensors file"):
+        nearkin.load(tmp_path / "other")
+    safetensors.numpy.save_file({"a": np.ones(2)}, tmp_path / "foreign")
+    with pytest.raises(FileFormatError, match="nearkin did not write it"):
+        nearkin.load(tmp_path / "foreign")
+    arrays, metadata = _safetensors.read(saved[1])
+    _safetensors.write(tmp_path / "newer", arrays, metadata | {"version": "99"})
+    with pytest.raises(FileFormatError, match="upgrade"):
+        nearkin.load(tmp_path / "newer")
+    evil = metadata | {"model": json.dumps({"class": "os.system", "state": {}})}
+    _safetensors.write(tmp_path / "evil", arrays, evil)
+    with pytest.raises(FileFormatError, match="damaged"):
+        nearkin.load(tmp_path / "evil")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        nearkin.load(tmp_path / "nowhere")
+
+
+def test_a_failed_save_leaves_the_old_file(saved, tmp_path):
+    model, path, _ = saved
+    before = path.read_bytes()
+    model.similarity_.strange_ = object()
+    with pytest.raises(TypeError, match=r"similarity_.strange_ is a object"):
+        model.save(path)
+    assert path.read_bytes() == before
+    with pytest.raises(FileNotFoundError):
+        nearkin.save(SLNE(), tmp_path / "no folder" / "m")
+    assert os.listdir(tmp_path) == ["m.safetensors"]

@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.decomposition import PCA
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from nearkin import Preprocess, _pca
+
+SHAPES = {"gram": (40, 90), "covariance": (300, 20), "sketch": (300, 60)}
+
+
+def rows(shape, seed=0):
+    rng = np.random.default_rng(seed)
+    decay = 0.9 ** np.arange(shape[1])
+    return (rng.normal(size=shape) * decay + 3).astype(np.float32)
+
+
+@parametrize_with_checks([Preprocess(), Preprocess(whitening=0.0, center=False)])
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_every_way_finds_the_same_directions_as_an_svd(path, monkeypatch):
+    if path == "sketch":
+        monkeypatch.setattr(_pca, "LARGEST_EXACT", 50)
+    monkeypatch.setattr(_pca, "BLOCK_BYTES", 4_000)  # several blocks
+    X = rows(SHAPES[path])
+    model = Preprocess(8, whitening=1.0, unit_length=False, random_state=0).fit(X)
+    exact = PCA(8).fit(X.astype(float))
+    alike = np.abs(np.einsum("nd,nd->n", model.directions_, exact.components_))
+    np.testing.assert_allclose(alike, 1, atol=1e-3)
+    n = len(X)
+    np.testing.assert_allclose(model.variances_, exact.explained_variance_ * (n - 1) / n, rtol=1e-3)
+    np.testing.assert_allclose(model.transform(X).std(axis=0), 1, rtol=1e-3)
+
+
+@given(st.floats(0, 1), st.booleans(), st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_whitening_scales_by_the_power_of_the_variance(whitening, unit, seed):
+    X = rows((50, 6), seed)
+    Z = Preprocess(4, whitening=whitening, unit_length=unit).fit_transform(X)
+    base = Preprocess(4, whitening=0.0, unit_length=False).fit(X)
+    expected = base.transform(X) * base.variances_ ** (-whitening / 2)
+    if unit:
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(Z, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_sparse_half_precision_and_mapped(path, tmp_path, monkeypatch):
+    if path == "sketch":
+        monkeypatch.setattr(_pca, "LARGEST_EXACT", 50)
+    X = np.where(np.random.default_rng(1).random(SHAPES[path]) < 0.7, 0, rows(SHAPES[path]))
+    X = X.astype(np.float16).astype(np.float32)  # exact in half precision
+    expected = Preprocess(5, random_state=0).fit_transform(X)
+    np.save(tmp_path / "x.npy", X.astype(np.float16))
+    for other in (sparse.csr_array(X), sparse.csc_array(X), np.load(tmp_path / "x.npy", "r")):
+        Z = Preprocess(5, random_state=0).fit_transform(other)
+        assert Z.dtype == np.float32
+        np.testing.assert_allclose(Z, expected, atol=2e-3)
+
+
+def test_to_a_file(tmp_path):
+    X = rows((50, 6))
+    model = Preprocess(3).fit(X)
+    mapped = model.transform(X, out=tmp_path / "z.npy")
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, model.transform(X))
+    assert [p.name for p in tmp_path.iterdir()] == ["z.npy"]
+
+
+def test_directions_without_variance_stay_silent():
+    X = np.repeat(rows((30, 3)), 2, axis=1)  # rank 3 in six columns
+    Z = Preprocess(whitening=1.0, unit_length=False).fit_transform(X)
+    assert np.abs(Z[:, 3:]).max() < 1e-2
+    constant = np.ones((5, 3), np.float32)
+    np.testing.assert_array_equal(Preprocess().fit_transform(constant), np.zeros((5, 3)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_components": 7}, "at most 6 directions"),
+        ({"n_components": 0}, "n_components=0"),
+        ({"whitening": -0.1}, "whitening=-0.1"),
+        ({"whitening": 1.1}, "whitening=1.1"),
+    ],
+)
+def test_bad_parameters(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Preprocess(**settings).fit(rows((50, 6)))

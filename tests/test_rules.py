@@ -1,0 +1,41 @@
+"""Each rule against its naive form, on scores of any kind."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracle
+from nearkin._rules import RULES, apply_rule
+
+scores = st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(scores, scores, st.floats(0, 1), st.floats(0, 1, exclude_max=True))
+@settings(deadline=None)
+def test_rule(rule, targets, impostors, margin, u):
+    targets, impostors = np.array(targets, np.float32), np.array(impostors, np.float32)
+    together = np.concatenate([targets, impostors])
+    c = np.empty(len(together), np.float32)
+    loss = apply_rule(RULES[rule], together, len(targets), margin, 0.3, u, c)
+    ct, ci, expected = oracle.weights(
+        rule, targets.astype(float), impostors.astype(float), margin, 0.3, u
+    )
+    assert loss == pytest.approx(expected, abs=1e-5)
+    assert c.sum() == pytest.approx(0, abs=1e-5)  # a step never moves a row's scores as a whole
+    if rule != "uniform":  # equal scores may be told apart in either order
+        np.testing.assert_allclose(c, np.concatenate([ct, ci]), atol=1e-5)
+    assert (c[: len(targets)] >= -1e-6).all()
+    assert (c[len(targets) :] <= 1e-6).all()
+
+
+def test_uniform_draws_every_violating_pair_equally_often():
+    together = np.array([0.5, 0.1, 0.4, 0.0, 0.3], np.float32)  # two targets, three impostors
+    seen = {}
+    for u in np.linspace(0, 1, 4_000, endpoint=False):
+        c = np.empty(5, np.float32)
+        apply_rule(RULES["uniform"], together, 2, 0.05, 1.0, u, c)
+        seen[int(c.argmax()), int(c.argmin())] = seen.get((int(c.argmax()), int(c.argmin())), 0) + 1
+    assert set(seen) == {(1, 2), (1, 4)}
+    assert max(seen.values()) - min(seen.values()) <= 2

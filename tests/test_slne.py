@@ -1,0 +1,252 @@
+import _thread
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from conftest import blobs
+from nearkin import SLNE
+from nearkin._threads import limited
+from nearkin.neighbors import nearest
+from nearkin.votes import Vote
+
+
+@parametrize_with_checks([SLNE(), SLNE(psd=True), SLNE(rule="softmax", early_stopping=True)])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("rule", ["softmax", "all"])
+def test_learning_helps_new_rows(rule):
+    X, y = blobs(n=900, dims=20, spread=1.0)
+    train, test = slice(0, 600), slice(600, 900)
+    model = SLNE(rule=rule, step_size=0.5, random_state=0).fit(X[train], y[train])
+    near = nearest(X[train], 50, queries=X[test])[0]
+    votes = Vote("softmax", 0.05)
+
+    def accuracy(M):
+        scores = np.stack([x @ M @ X[train][row].T for x, row in zip(X[test], near)])
+        return (votes.tally(scores, y[train][near], 4).argmax(1) == y[test]).mean()
+
+    assert accuracy(model.matrix_) > accuracy(np.eye(20)) + 0.02
+
+
+def test_similarity_and_its_forms_agree(data):
+    X, y = data
+    model = SLNE(max_epochs=2, random_state=0).fit(X, y)
+    expected = X[:5].astype(float) @ model.matrix_.astype(float) @ X[5:9].T
+    np.testing.assert_allclose(model.similarity(X[:5], X[5:9]), expected, atol=1e-5)
+    np.testing.assert_allclose(model.transform_query(X[:5]) @ X[5:9].T, expected, atol=1e-5)
+    pairs = np.stack([X[:4], X[5:9]], axis=1)
+    np.testing.assert_allclose(model.pair_score(pairs), np.diag(expected[:4]), atol=1e-5)
+    lists = np.array([[0, 3, -1]] * 5, np.int32)
+    near = model.neighbor_scores(X[:5], X[5:9], lists)
+    np.testing.assert_allclose(near[:, :2], expected[:, [0, 3]], atol=1e-5)
+    assert np.isneginf(near[:, 2]).all()
+
+
+@pytest.mark.parametrize("rule", ["hardest", "softmax"])
+@pytest.mark.parametrize("batch_size", [1, 40])
+def test_any_number_of_threads_gives_the_same_matrix(rule, batch_size):
+    X, y = blobs(n=700, dims=30)
+    settings = {"rule": rule, "batch_size": batch_size, "max_epochs": 2, "random_state": 3}
+    many = SLNE(**settings).fit(X, y)
+    with limited(1):
+        one = SLNE(**settings).fit(X, y)
+    np.testing.assert_array_equal(one.matrix_, many.matrix_)
+
+
+def test_projections(data):
+    X, y = data
+    free = SLNE(max_epochs=3, random_state=0).fit(X, y).matrix_
+    assert not np.allclose(free, free.T)
+    symmetric = SLNE(max_epochs=3, symmetric=True, random_state=0).fit(X, y).matrix_
+    np.testing.assert_allclose(symmetric, symmetric.T, atol=1e-6)
+    for also in ({}, {"symmetric": True}, {"psd": True}, {"normalize": True}):
+        M = SLNE(max_epochs=3, rank=4, random_state=0, **also).fit(X, y).matrix_
+        assert np.linalg.matrix_rank(M, tol=1e-4) == 4
+        if "normalize" in also:
+            assert np.linalg.norm(M) == pytest.approx(np.sqrt(12), rel=1e-5)
+
+
+def test_psd_gives_a_euclidean_space(data):
+    X, y = data
+    model = SLNE(max_epochs=3, psd=True, random_state=0).fit(X, y)
+    L = model.components_
+    np.testing.assert_allclose(L.T @ L, model.matrix_, atol=1e-5)
+    np.testing.assert_allclose(
+        model.transform(X[:3]) @ model.transform(X[3:6]).T,
+        model.similarity(X[:3], X[3:6]),
+        atol=1e-4,
+    )
+    plain = SLNE(max_epochs=1).fit(X, y)
+    assert not hasattr(plain, "transform")
+    with pytest.raises(AttributeError, match="psd=True"):
+        plain.components_  # noqa: B018
+
+
+def test_early_stopping_keeps_the_best_epoch():
+    X, y = blobs(n=600, dims=20, spread=1.2)
+    seen = []
+    model = SLNE(
+        rule="softmax", step_size=3.0, early_stopping=True, max_epochs=12, random_state=0,
+        callback=lambda epoch, m: seen.append(m.matrix_.copy()),
+    ).fit(X, y)  # fmt: skip
+    validation = [h["validation"] for h in model.history_]
+    assert model.n_epochs_ == int(np.argmax(validation)) + 1
+    np.testing.assert_array_equal(model.matrix_, seen[model.n_epochs_ - 1])
+
+
+def test_stops_when_settled(data):
+    X, y = data
+    assert SLNE(tol=0.5, max_epochs=50, random_state=0).fit(X, y).n_epochs_ < 10
+    assert SLNE(tol=0, max_epochs=7, random_state=0).fit(X, y).n_epochs_ == 7
+
+
+def test_warm_start_goes_on_where_it_stopped(data):
+    X, y = data
+    whole = SLNE(max_epochs=4, tol=0, random_state=0).fit(X, y)
+    parts = SLNE(max_epochs=2, tol=0, random_state=0, warm_start=True).fit(X, y).fit(X, y)
+    np.testing.assert_array_equal(whole.matrix_, parts.matrix_)
+    assert len(parts.history_) == parts.n_epochs_ == 4
+    with pytest.raises(ValueError, match="warm_start"):
+        parts.fit(X[:, :5], y)
+
+
+def test_interrupt_keeps_what_was_learned(data):
+    X, y = data
+
+    def press(epoch, model):
+        if epoch == 3:
+            _thread.interrupt_main()
+            threading.Event().wait(1)
+
+    model = SLNE(max_epochs=500, tol=0, callback=press, random_state=0)
+    with pytest.warns(UserWarning, match="interrupted in epoch 4"):
+        model.fit(X, y)
+    assert model.n_epochs_ == 3
+    again = SLNE(max_epochs=3, tol=0, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.matrix_, again.matrix_)
+
+
+def test_rows_without_triplets_are_counted():
+    X, y = blobs(n=120)
+    y[:5] = [10, 11, 12, 13, 14]  # classes of one: no targets, still impostors
+    model = SLNE(n_neighbors=6, max_epochs=1, random_state=0).fit(X, y)
+    assert model.n_skipped_ >= 5
+    assert model.history_[0]["skipped"] == model.n_skipped_
+
+
+def test_nothing_to_learn_is_said():
+    X = np.concatenate([np.eye(4), -np.eye(4)]).repeat(3, axis=0) + 0.01
+    y = np.arange(8).repeat(3)
+    with pytest.warns(ConvergenceWarning, match="nothing can be learned"):
+        model = SLNE(n_neighbors=2).fit(X, y)
+    np.testing.assert_array_equal(model.matrix_, np.eye(4))
+
+
+def test_same_for_any_layout_and_type(data, tmp_path):
+    X, y = data
+    expected = SLNE(max_epochs=2, random_state=0).fit(X, y).matrix_
+    np.save(tmp_path / "x.npy", X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert not mapped.flags.writeable
+    for other in (np.asfortranarray(X), X.astype(np.float64), mapped, X.tolist()):
+        M = SLNE(max_epochs=2, random_state=0).fit(other, y).matrix_
+        np.testing.assert_array_equal(M, expected)
+    whole_numbers = (X * 100).astype(int)
+    half = SLNE(max_epochs=1, random_state=0).fit(X.astype(np.float16), y)
+    assert half.matrix_.dtype == np.float32
+    assert SLNE(max_epochs=1).fit(whole_numbers, y).matrix_.dtype == np.float32
+
+
+def with_cell(value):
+    X = blobs(n=40)[0].copy()
+    X[3, 2] = value
+    return X
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (with_cell(np.nan), blobs(n=40)[1], "NaN"),
+        (with_cell(np.inf), blobs(n=40)[1], "infinity"),
+        (np.zeros((0, 4)), [], "0 sample"),
+        (np.ones((1, 4)), [0], "1"),
+        (blobs(n=40)[0], np.zeros(40), "one class"),
+        (blobs(n=40)[0], np.arange(40), "single row"),
+        (np.zeros((40, 4)), np.arange(40) % 2, "only zero vectors"),
+        (blobs(n=40)[0], np.zeros(39), "inconsistent numbers of samples"),
+        (np.array([["a"], ["b"]]), [0, 1], "could not convert"),
+    ],
+)
+def test_bad_data(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        SLNE().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rule": "softest"}, {"margin": -1}, {"step_size": 0}, {"temperature": -0.1},
+        {"n_neighbors": 0}, {"max_epochs": 0}, {"batch_size": 0}, {"rank": 0}, {"tol": np.nan},
+        {"validation_fraction": 1.5},
+    ],
+)  # fmt: skip
+def test_bad_parameters_are_named(data, settings):
+    name = next(iter(settings))
+    with pytest.raises(ValueError, match=f"{name}="):
+        SLNE(**settings).fit(*data)
+
+
+def test_too_many_neighbours_warns_and_uses_all(data):
+    X, y = data
+    with pytest.warns(UserWarning, match="299 are used"):
+        SLNE(n_neighbors=300, max_epochs=1).fit(X, y)
+
+
+def test_some_zero_vectors_are_harmless(data):
+    X, y = data
+    X = X.copy()
+    X[:3] = 0
+    assert np.isfinite(SLNE(max_epochs=2).fit(X, y).matrix_).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid).*")
+def test_divergence_is_named(data):
+    with pytest.raises(FloatingPointError, match=r"step_size=1e\+38 diverged"):
+        SLNE(step_size=1e38, margin=1e30, max_epochs=20).fit(*data)
+    with pytest.warns(ConvergenceWarning, match=r"step_size=1e\+20 lets M run away"):
+        SLNE(step_size=1e20, max_epochs=2).fit(*data)
+
+
+def test_wrong_width_later(data):
+    model = SLNE(max_epochs=1).fit(*data)
+    with pytest.raises(ValueError, match="5 features"):
+        model.similarity(np.ones((2, 5)), np.ones((2, 12)))
+    with pytest.raises(ValueError, match="pairs has shape"):
+        model.pair_score(np.ones((2, 12)))
+    with pytest.raises(ValueError, match="y has 3 labels"):
+        model.objective(data[0], [0, 1, 0])
+
+
+def test_bad_neighbours(data):
+    X, y = data
+    with pytest.raises(ValueError, match="one list for each row"):
+        SLNE().fit(X, y, neighbors=[[1, 2]])
+    with pytest.raises(ValueError, match="between 0 and 299"):
+        SLNE().fit(X, y, neighbors=np.full((300, 2), 300))
+
+
+def test_quiet_unless_asked(data, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SLNE(max_epochs=2).fit(*data)
+    assert capsys.readouterr().out == ""
+    SLNE(max_epochs=2, verbose=1).fit(*data)
+    assert "violation_rate" in capsys.readouterr().out

@@ -1,0 +1,248 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from conftest import blobs
+from nearkin import SLNE, Preprocess, SoftVotingKNN
+from nearkin.neighbors import nearest
+from nearkin.votes import KINDS, Vote, choose, probabilities
+
+
+@parametrize_with_checks(
+    [SoftVotingKNN(), SoftVotingKNN(SLNE(max_epochs=3), preprocess=Preprocess())]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_the_papers_vote():
+    """Eq. 9, literally: the class with the largest sum of similarities among the k nearest."""
+    X, y = blobs(n=260)
+    train, test = slice(0, 200), slice(200, 260)
+    learner = SLNE(max_epochs=3, random_state=0).fit(X[train], y[train])
+    model = SoftVotingKNN(learner, n_neighbors=15, vote="similarity").fit(X[train], y[train])
+    M = learner.matrix_.astype(float)
+    for x, label in zip(X[test], model.predict(X[test])):
+        near = np.argsort(np.linalg.norm(X[train] - x, axis=1))[:15]
+        sums = [sum(x @ M @ X[j] for j in near if y[j] == c) for c in model.classes_]
+        assert label == model.classes_[np.argmax(sums)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.integers(0, 500), st.floats(0.5, 8))
+@settings(deadline=None, max_examples=25)
+def test_tally_against_loops(kind, seed, sharpness):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(4, 6)).astype(np.float32)
+    labels = rng.integers(0, 3, (4, 6))
+    sharpness = np.ceil(sharpness) if kind == "top" else sharpness
+    got = Vote(kind, sharpness).tally(scores, labels, 3)
+    for i in range(4):
+        s = scores[i].astype(float)
+        weight = {
+            "similarity": s,
+            "power": np.sign(s) * np.abs(s / np.abs(s).max()) ** sharpness,
+            "softmax": np.exp((s - s.max()) / sharpness),
+            "top": (s.argsort()[::-1].argsort() < sharpness).astype(float),
+        }[kind]
+        expected = [weight[labels[i] == c].sum() for c in range(3)]
+        np.testing.assert_allclose(got[i], expected, atol=6e-3 if kind == "top" else 1e-4)
+
+
+def test_absent_neighbours_do_not_vote():
+    scores = np.array([[0.3, -np.inf, -np.inf]], np.float32)
+    for kind in KINDS:
+        assert Vote(kind, 2.0).tally(scores, np.array([[1, 0, 0]]), 2).argmax() == 1
+
+
+@given(st.integers(0, 500))
+@settings(deadline=None)
+def test_probabilities_sum_to_one_and_keep_the_order(seed):
+    votes = np.random.default_rng(seed).normal(size=(5, 4)).astype(np.float32)
+    p = probabilities(votes)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+    assert (p >= 0).all()
+    np.testing.assert_array_equal(p.argmax(axis=1), votes.argmax(axis=1))
+
+
+def test_probabilities_of_no_votes_are_even():
+    np.testing.assert_allclose(probabilities(np.zeros((1, 4), np.float32)), 0.25)
+
+
+def test_choose_takes_the_most_accurate():
+    scores = np.array([[0.9, 0.6, 0.6]] * 10, np.float32)
+    labels = np.tile([0, 1, 1], (10, 1))
+    vote, accuracy = choose(scores, labels, np.zeros(10, int), 2)
+    assert accuracy == 1
+    assert vote.kind != "similarity"
+
+
+def test_learning_beats_plain_on_digits():
+    X, y = load_digits(return_X_y=True)
+    plain = SoftVotingKNN(preprocess=Preprocess(), random_state=0).fit(X[:1200], y[:1200])
+    learner = SLNE(rule="softmax", step_size=0.5)
+    model = SoftVotingKNN(learner, preprocess=Preprocess(), random_state=0)
+    model.fit(X[:1200], y[:1200])
+    assert model.score(X[1200:], y[1200:]) > plain.score(X[1200:], y[1200:]) + 0.005
+
+
+def test_all_of_the_interface_with_strings_and_frames():
+    X, y = blobs(n=200)
+    names = np.array(["wren", "owl", "kite", "tern"])[y]
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    model = SoftVotingKNN(SLNE(max_epochs=2), n_neighbors=20, random_state=0)
+    model.fit(frame, pd.Series(names))
+    assert set(model.predict(frame)) <= set(names)
+    p = model.predict_proba(frame)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+    top = model.predict_top(frame, n=3)
+    assert top.shape == (200, 3)
+    np.testing.assert_array_equal(top[:, 0], model.predict(frame))
+    assert all(len(set(row)) == 3 for row in top.tolist())
+    indices, scores = model.kneighbors(frame[:5], 10)
+    assert indices.shape == scores.shape == (5, 10)
+    assert (np.diff(scores, axis=1) <= 0).all()
+    expected = np.einsum("nd,nkd->nk", X[:5] @ model.similarity_.matrix_, X[indices])
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def test_one_seed_fixes_everything():
+    X, y = blobs()
+    one, two = (
+        SoftVotingKNN(SLNE(max_epochs=2), random_state=5).fit(X, y).predict_proba(X)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_held_out_rows_are_unknown_to_the_first_fit():
+    """Without refit, M must not depend on the labels of the rows that chose the vote."""
+    X, y = blobs(n=400)
+    settings = {"refit": False, "random_state": 0}
+    first = SoftVotingKNN(SLNE(max_epochs=2), **settings).fit(X, y)
+    held = _held(first, X, y)
+    assert 20 <= held.sum() <= 60
+    other = y.copy()
+    # Exchanging the labels of two held-out rows keeps every class count, and so the choice.
+    a = np.flatnonzero(held)[0]
+    b = next(i for i in np.flatnonzero(held) if y[i] != y[a])
+    other[[a, b]] = y[[b, a]]
+    second = SoftVotingKNN(SLNE(max_epochs=2), **settings)
+    from nearkin import voting
+
+    keep = voting.held_out
+    voting.held_out = lambda *_: held
+    try:
+        second.fit(X, other)
+    finally:
+        voting.held_out = keep
+    np.testing.assert_array_equal(first.similarity_.matrix_, second.similarity_.matrix_)
+
+
+def _held(model, X, y):
+    """Which rows a fit holds out: those whose lists its learner never saw."""
+    seen = {}
+
+    class Spy(SLNE):
+        def fit(self, X, y, neighbors=None):
+            seen["graph"] = neighbors
+            return super().fit(X, y, neighbors=neighbors)
+
+    SoftVotingKNN(Spy(max_epochs=1), refit=False, random_state=model.random_state).fit(X, y)
+    return np.diff(seen["graph"].indptr) == 0
+
+
+def test_fitted_similarity_needs_calibration_rows():
+    X, y = blobs(n=400)
+    learner = SLNE(max_epochs=2, random_state=0).fit(X[:300], y[:300])
+    with pytest.raises(ValueError, match="calibration="):
+        SoftVotingKNN(learner).fit(X[:300], y[:300])
+    model = SoftVotingKNN(learner).fit(X[:300], y[:300], calibration=(X[300:], y[300:]))
+    assert model.similarity_ is learner
+    assert 0 < model.calibration_accuracy_ <= 1
+    with pytest.raises(ValueError, match="labels that y does not"):
+        SoftVotingKNN(learner).fit(X[:300], y[:300], calibration=(X[300:], y[300:] + 7))
+
+
+def test_any_object_with_a_similarity():
+    class Cosine:
+        def similarity(self, X, Z):
+            return X @ Z.T
+
+    X, y = blobs()
+    model = SoftVotingKNN(Cosine(), vote="power").fit(X, y)
+    plain = SoftVotingKNN(vote="power").fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+
+
+def test_a_learner_that_knows_nothing_of_neighbours():
+    class NCA(NeighborhoodComponentsAnalysis):
+        def similarity(self, X, Z):
+            return self.transform(X) @ self.transform(Z).T
+
+    X, y = blobs(n=150)
+    model = SoftVotingKNN(NCA(max_iter=5), random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.5
+
+
+def test_neighbours_given():
+    X, y = blobs(n=300)
+    train, test = slice(0, 250), slice(250, 300)
+    lists = nearest(X[train], 50)[0]
+    given_lists = SoftVotingKNN(SLNE(max_epochs=2), random_state=0)
+    given_lists.fit(X[train], y[train], neighbors=lists)
+    found = SoftVotingKNN(SLNE(max_epochs=2), random_state=0).fit(X[train], y[train])
+    np.testing.assert_array_equal(given_lists.predict(X[test]), found.predict(X[test]))
+    near = nearest(X[train], 50, queries=X[test])[0]
+    np.testing.assert_array_equal(found.predict(X[test], neighbors=near), found.predict(X[test]))
+    with pytest.raises(ValueError, match="one list for each of the 50"):
+        found.predict(X[test], neighbors=near[:3])
+    with pytest.raises(ValueError, match="between 0 and 249"):
+        found.predict(X[test], neighbors=near + 250)
+
+
+def test_grid_search_reaches_the_learner():
+    X, y = blobs(n=150)
+    grid = {"similarity__margin": [0.0, 0.1], "preprocess__whitening": [0.0, 0.5]}
+    model = SoftVotingKNN(SLNE(max_epochs=1), preprocess=Preprocess(), random_state=0)
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
+    assert set(search.best_params_) == set(grid)
+
+
+def test_sparse_rows_through_the_preprocessing():
+    X, y = blobs(n=150)
+    model = SoftVotingKNN(preprocess=Preprocess(), random_state=0).fit(sparse.csr_array(X), y)
+    dense = SoftVotingKNN(preprocess=Preprocess(), random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict(sparse.csr_array(X)), dense.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"vote": "loud"}, "vote='loud'"), ({"n_neighbors": 0}, "n_neighbors=0"),
+     ({"vote": "power", "sharpness": 0}, "sharpness=0")],
+)  # fmt: skip
+def test_bad_parameters(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SoftVotingKNN(**settings).fit(*blobs(n=50))
+
+
+def test_bad_questions():
+    X, y = blobs(n=80)
+    model = SoftVotingKNN(vote="power").fit(X, y)
+    for call, message in [
+        (lambda: model.predict(X[:, :3]), "3 features"),
+        (lambda: model.predict_top(X, n=9), "n=9 must lie between 1 and the 4"),
+        (lambda: model.kneighbors(X, 51), "between 1 and 50"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.warns(UserWarning, match="all of them vote"):
+        SoftVotingKNN(n_neighbors=81, vote="power").fit(X, y)
