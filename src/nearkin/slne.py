@@ -87,10 +87,12 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
+    >>> from nearkin import Preprocess
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = SLNE(n_neighbors=20, rule="softmax", random_state=0).fit(X, y)
-    >>> same, other = model.similarity(X[:1], X[[1, 70]])[0]
-    >>> bool(same > other)
+    >>> X = Preprocess().fit_transform(X)
+    >>> model = SLNE(n_neighbors=40, rule="softmax", random_state=0).fit(X, y)
+    >>> virginica, versicolor = model.similarity(X[[140]], X[[120, 60]])[0]
+    >>> bool(virginica > versicolor)
     True
     """
 

@@ -10,6 +10,7 @@ training rows. The report shows the paper's Figure 2 (hardest against uniform sa
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _methods() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "plain kNN", lambda: SoftVotingKNN(preprocess=_prepare(), random_state=0)
     yield "linear SVM", _linear_svm
     for rule in RULES:
-        yield f"SL-NE, {rule}", lambda rule=rule: _slne(rule)
+        yield f"SL-NE, {rule}", partial(_slne, rule)
 
 
 def _prepare() -> Preprocess:
@@ -118,15 +119,11 @@ def _convergence(split: Split) -> Any:
     axes = plot.subplots()
     for rule in ("hardest", "uniform"):
         curve = [_paper_accuracy(None, X, y, Q, truth)]
-        learner = SLNE(
-            rule=rule,
-            tol=0,
-            random_state=0,
-            callback=lambda _, model, curve=curve: curve.append(
-                _paper_accuracy(model, X, y, Q, truth)
-            ),
-        )
-        learner.fit(X, y)
+
+        def watch(_: int, model: SLNE, curve: list[float] = curve) -> None:
+            curve.append(_paper_accuracy(model, X, y, Q, truth))
+
+        SLNE(rule=rule, tol=0, random_state=0, callback=watch).fit(X, y)
         axes.plot(range(len(curve)), curve, marker="o", markersize=3, label=rule)
     axes.set(
         xlabel="epoch", ylabel="test accuracy %", title="votes = similarities, as in the paper"
@@ -137,7 +134,7 @@ def _convergence(split: Split) -> Any:
 
 
 def _paper_accuracy(model: SLNE | None, X: Any, y: Any, Q: Any, truth: Any) -> float:
-    return 100 * SoftVotingKNN(model, vote="similarity").fit(X, y).score(Q, truth)  # type: ignore[no-any-return]
+    return 100 * SoftVotingKNN(model, vote="similarity").fit(X, y).score(Q, truth)
 
 
 def _strips(split: Split) -> Iterator[str]:
