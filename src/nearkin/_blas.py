@@ -62,6 +62,8 @@ def multiply_into(
     [[11.0, 10.0], [10.0, 11.0]]
     """
     depth = A.shape[0] if left_transposed else A.shape[1]
+    if out.size == 0:
+        return
 
     def panel(lo: int, hi: int) -> None:
         part = B[lo:hi] if right_transposed else B[:, lo:hi]

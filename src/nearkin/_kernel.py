@@ -12,15 +12,19 @@ Arrays and scalars in, arrays changed in place, counters out. Everything here is
 releases the GIL; threads are laid around it.
 """
 
+from functools import partial
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from nearkin._blas import multiply_into
 from nearkin._rules import RULES, apply_rule
 from nearkin._threads import in_threads
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 ALL = RULES["all"]
+SCORE_ROWS = 4_096
 
 # Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
 _MATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -45,13 +49,14 @@ def add_scaled(out, scale, row):  # type: ignore[no-untyped-def]
 
 @_jit
 def walk(  # type: ignore[no-untyped-def]
-    X, graph, rows, XB, Q, G, V, w, steps, draws, lo, hi, alpha, norm2, settings, flags
+    X, graph, offsets, rows, XB, Q, G, V, w, steps, draws, lo, hi, alpha, norm2, settings, flags
 ):
     """Visit rows ``lo:hi`` of a block, whose `Q` knows all steps before `lo`; fill `V` and `w`.
 
     Parameters
     ----------
     X : the rows; graph : (indptr, indices, n_targets)
+    offsets : what to add to the score of each edge (the other members of an ensemble), or empty
     rows : the block's row numbers; XB : their vectors; Q = XB·M; G = XB·XBᵀ
     V, w : the directions and weights of the block's steps
     steps, draws : step size and uniform random number of each row
@@ -80,6 +85,9 @@ def walk(  # type: ignore[no-untyped-def]
             _catch_up(q, lo, b, XB, G, V, w, symmetric)
         for n in range(len(near)):
             scores[n] = alpha * dot(q, X[near[n]])
+        if len(offsets) > 0:
+            for n in range(len(near)):
+                scores[n] += offsets[indptr[i] + n]
         row_loss = apply_rule(rule, scores, n_targets[i], margin, temperature, draws[b], c)
         V[b] = 0
         w[b] = 0
@@ -145,29 +153,43 @@ def _pair_squared_distances(Q, Z, indices, out, lo, hi):  # type: ignore[no-unty
 
 
 @_jit
-def _objective(X, graph, Q, first, margin, lo, hi):  # type: ignore[no-untyped-def]
-    """Eq. 6 summed over rows ``first + lo : first + hi``, whose products with M are in `Q`."""
-    indptr, indices, n_targets = graph
-    total = 0.0
+def _edge_scores(X, graph, Q, first, out, lo, hi):  # type: ignore[no-untyped-def]
+    indptr, indices, _ = graph
     for b in range(lo, hi):
-        i = first + b
-        near = indices[indptr[i] : indptr[i + 1]]
-        n_impostors = len(near) - n_targets[i]
-        if n_targets[i] == 0 or n_impostors == 0:
-            continue
-        scores, c = np.empty(len(near), np.float32), np.empty(len(near), np.float32)
-        for n in range(len(near)):
-            scores[n] = dot(Q[b], X[near[n]])
-        mean = apply_rule(ALL, scores, n_targets[i], margin, 1.0, 0.0, c)
-        total += mean * n_targets[i] * n_impostors
+        for e in range(indptr[first + b], indptr[first + b + 1]):
+            out[e] = dot(Q[b], X[indices[e]])
+
+
+@_jit
+def _objective(graph, scores, margin, lo, hi):  # type: ignore[no-untyped-def]
+    indptr, _, n_targets = graph
+    total = 0.0
+    for i in range(lo, hi):
+        row = scores[indptr[i] : indptr[i + 1]]
+        n_impostors = len(row) - n_targets[i]
+        if n_targets[i] > 0 and n_impostors > 0:
+            c = np.empty(len(row), np.float32)
+            mean = apply_rule(ALL, row, n_targets[i], margin, 1.0, 0.0, c)
+            total += mean * n_targets[i] * n_impostors
     return total
 
 
-def objective(
-    X: NDArray[np.float32], graph: Graph, Q: NDArray[np.float32], first: int, margin: float
-) -> float:
-    """Sum of Eq. 6 over the ``len(Q)`` rows that start at `first`."""
-    parts = in_threads(lambda lo, hi: _objective(X, graph, Q, first, margin, lo, hi), len(Q))
+def edge_scores(
+    X: NDArray[np.float32], graph: Graph, M: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Similarity of the two ends of every edge, in the order of the graph's `indices`."""
+    out = np.empty(len(graph[1]), np.float32)
+    for first in range(0, len(X), SCORE_ROWS):
+        Q = np.empty_like(X[first : first + SCORE_ROWS])
+        multiply_into(Q, X[first : first + SCORE_ROWS], M)
+        score = partial(_edge_scores, X, graph, Q, first, out)
+        in_threads(score, len(Q))
+    return out
+
+
+def objective(graph: Graph, scores: NDArray[np.float32], margin: float) -> float:
+    """Eq. 6: the hinge loss of all triplets, from the scores of all edges."""
+    parts = in_threads(partial(_objective, graph, scores, margin), len(graph[0]) - 1)
     return float(sum(parts))
 
 

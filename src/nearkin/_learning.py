@@ -1,6 +1,6 @@
 """One epoch of SL-NE: blocks of rows, three matrix products and one compiled walk for each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ class Learner:
     settings: Settings
     matrix: Array
     epochs: int = 0
+    offsets: Array = field(default_factory=lambda: np.empty(0, np.float32))
 
     def __post_init__(self) -> None:
         D = self.X.shape[1]
@@ -97,7 +98,7 @@ class Learner:
 
         def visit(lo: int, hi: int, alpha: float, norm2: float):  # type: ignore[no-untyped-def]
             return walk(
-                self.X, self.hoods.arrays, rows, XB, Q, G, V, w, steps, draws,
+                self.X, self.hoods.arrays, self.offsets, rows, XB, Q, G, V, w, steps, draws,
                 lo, hi, alpha, norm2, scalars, flags,
             )  # fmt: skip
 

@@ -64,7 +64,7 @@ def neighborhoods(neighbors: NeighborLists, labels: NDArray[np.integer]) -> Neig
     ----------
     neighbors : (n, k) integer array or scipy CSR graph
         Row i's nearest rows; ``-1`` stands for none. Only the places of a graph's stored
-        entries count, not their values.
+        entries count, not their values. `Neighborhoods` made earlier are taken as they are.
     labels : (n,) integer array
 
     Examples
@@ -73,6 +73,8 @@ def neighborhoods(neighbors: NeighborLists, labels: NDArray[np.integer]) -> Neig
     >>> [(graph.targets(i).tolist(), graph.impostors(i).tolist()) for i in range(3)]
     [([1], []), ([0], [2]), ([], [1])]
     """
+    if isinstance(neighbors, Neighborhoods) and len(neighbors.n_targets) == len(labels):
+        return neighbors
     graph = as_graph(neighbors, len(labels))
     back = graph.T.tocsr()
     codes = np.ascontiguousarray(labels, np.int64)
@@ -95,6 +97,8 @@ def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
 
 
 def _checked(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    if isinstance(neighbors, Neighborhoods):
+        return neighbors.indptr, neighbors.indices.copy()
     if sparse.issparse(neighbors):
         graph = sparse.csr_array(neighbors)
         if graph.shape != (n, n):

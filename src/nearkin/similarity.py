@@ -13,8 +13,6 @@ from nearkin._projection import components
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors import nearest
 
-_BLOCK = 4_096
-
 
 def _is_psd(model: Any) -> bool:
     if getattr(model, "psd", False):
@@ -73,11 +71,8 @@ class BilinearSimilarity:
         if neighbors is None:
             neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[0]  # type: ignore[attr-defined]
         graph = neighborhoods(neighbors, labels).arrays
-        margin = self.margin * self.scale_  # type: ignore[attr-defined]
-        return sum(
-            _kernel.objective(rows, graph, rows[lo : lo + _BLOCK] @ self.matrix_, lo, margin)
-            for lo in range(0, len(rows), _BLOCK)
-        )
+        scores = _kernel.edge_scores(rows, graph, self.matrix_)
+        return _kernel.objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]
 
     @property
     def components_(self) -> NDArray[np.float32]:

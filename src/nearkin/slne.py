@@ -7,17 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from nearkin import votes
 from nearkin._blas import serial_blas
-from nearkin._holdout import held_out, padded_lists, without
-from nearkin._kernel import pair_scores
+from nearkin._holdout import Judge, held_out, without
 from nearkin._learning import Learner, Settings
 from nearkin._projection import Projection
 from nearkin._rules import RULES
@@ -155,15 +152,18 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         """
         self._check_parameters()
         rows, labels = self._check_data(X, y)
-        graph = self._graph(rows, neighbors)
+        if neighbors is None:
+            neighbors = self._find_neighbors(rows)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        held = np.zeros(len(rows), bool)
+        held, judge = np.zeros(len(rows), bool), None
         if self.early_stopping:
             held = held_out(labels, self.validation_fraction, np.random.default_rng(seed))
-        hoods = neighborhoods(without(graph, held) if held.any() else graph, labels)
+            graph = as_graph(neighbors, len(rows))
+            judge = Judge(rows, labels, graph, held) if held.any() else None
+            neighbors = without(graph, held)
+        hoods = neighborhoods(neighbors, labels)
         self._report_skipped(hoods, held)
         learner = self._learner(rows, hoods, seed)
-        judge = _Judge(rows, labels, graph, held) if held.any() else None
         with serial_blas():
             self._run(learner, judge)
         return self
@@ -200,19 +200,14 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
         return rows, labels
 
-    def _graph(
-        self, rows: NDArray[np.float32], neighbors: NeighborLists | None
-    ) -> sparse.csr_array:
-        if neighbors is None:
-            k = self.n_neighbors
-            if k >= len(rows):
-                k = len(rows) - 1
-                warnings.warn(
-                    f"n_neighbors={self.n_neighbors} but X has {len(rows)} rows; {k} are used",
-                    stacklevel=3,
-                )
-            neighbors = nearest(rows, k, index=self.index, verbose=self.verbose)[0]
-        return as_graph(neighbors, len(rows))
+    def _find_neighbors(self, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+        k = min(self.n_neighbors, len(rows) - 1)
+        if k < self.n_neighbors:
+            warnings.warn(
+                f"n_neighbors={self.n_neighbors} but X has {len(rows)} rows; {k} are used",
+                stacklevel=3,
+            )
+        return nearest(rows, k, index=self.index, verbose=self.verbose)[0]
 
     def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
         unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
@@ -254,7 +249,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         self.history_: list[dict[str, float]] = []
         return Learner(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
 
-    def _run(self, learner: Learner, judge: "_Judge | None") -> None:
+    def _run(self, learner: Learner, judge: Judge | None) -> None:
         best, since_best, smoothed = -1.0, 0, np.inf
         self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
         try:
@@ -315,23 +310,3 @@ class SLNE(BilinearSimilarity, BaseEstimator):
 
     def _settled(self, before: float, now: float) -> bool:
         return self.tol > 0 and (now == 0 or before - now < self.tol * before)
-
-
-class _Judge:
-    """Accuracy of soft votes on the held-out rows, under the best of the usual votes."""
-
-    def __init__(
-        self,
-        rows: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        graph: sparse.csr_array,
-        held: NDArray[np.bool_],
-    ) -> None:
-        self.rows, self.n_classes = rows, int(labels.max()) + 1
-        self.lists = padded_lists(graph, np.flatnonzero(held))
-        self.queries, self.truth = rows[held], labels[held]
-        self.labels = labels[self.lists]
-
-    def __call__(self, matrix: NDArray[np.float32]) -> float:
-        scores = pair_scores(self.queries @ matrix, self.rows, self.lists)
-        return votes.choose(scores, self.labels, self.truth, self.n_classes)[1]

@@ -1,0 +1,124 @@
+"""Steps per second of SL-NE against a naive Algorithm 1, and how far it is from the machine.
+
+Command: ``python benchmarks/learner.py`` (about three minutes on two cores).
+
+The naive form is numpy, float32, all BLAS threads, the same neighbourhoods and the same order of
+rows: a vector-matrix product, the scores, and a rank-one update of M. Rows are drawn around random
+centres; neighbours are exact. "bytes" counts the gathered rows, "flops" the matrix products.
+"""
+
+import argparse
+import resource
+
+import machine
+import numpy as np
+
+from nearkin import SLNE
+from nearkin._blas import serial_blas
+from nearkin._learning import Learner
+from nearkin.neighborhoods import neighborhoods
+from nearkin.neighbors import nearest
+
+CASES = [(1_000, 50), (3_000, 50), (1_000, 500), (100, 500), (100, 50)]
+
+
+def clustered(n, D, classes=20, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n)
+    X = rng.standard_normal((classes, D), dtype=np.float32)[y] * 0.5
+    X += rng.standard_normal((n, D), dtype=np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X, y
+
+
+def naive(X, hoods, M, rows, steps, margin):
+    indptr, indices, n_targets = hoods.arrays
+    for i, rho in zip(rows, steps):
+        near = indices[indptr[i] : indptr[i + 1]]
+        x, t = X[i], n_targets[i]
+        scores = X[near] @ (x @ M)
+        j, m = scores[:t].argmin(), t + scores[t:].argmax()
+        if margin - scores[j] + scores[m] > 0:
+            M += rho * np.outer(x, X[near[j]] - X[near[m]])
+
+
+def learner(X, hoods):
+    model = SLNE(random_state=0)
+    model.scale_ = 1.0
+    return model._learner(X, hoods, 0)
+
+
+def steps_per_second(made: Learner, rows_wanted: int) -> float:
+    rows, steps, draws = made._schedule()
+
+    def work():
+        for lo in range(0, rows_wanted, made.block):
+            part = slice(lo, lo + made.block)
+            made._take(rows[part], steps[part], draws[part])
+
+    with serial_blas():
+        work()
+        return min(rows_wanted, len(rows)) / machine.best_of(work, 3)
+
+
+def naive_per_second(X, hoods, made, rows_wanted):
+    rows, steps, _ = made._schedule()
+    M = np.eye(X.shape[1], dtype=np.float32)
+    naive(X, hoods, M, rows[:10], steps, 0.02)
+    seconds = machine.best_of(lambda: naive(X, hoods, M, rows[:rows_wanted], steps, 0.02), 3)
+    return rows_wanted / seconds
+
+
+def compare(n):
+    peak = machine.product_peak()
+    print(f"matrix products {peak / 1e9:.0f} GFLOP/s, reading in order "
+          f"{machine.copy_bandwidth() / 1e9:.1f} GB/s (one core)")  # fmt: skip
+    print("   D    k degree   naive/s    exact/s  ratio  GFLOP/s (of peak)  GB/s (of gather, 1 core)")
+    for D, k in CASES:
+        X, y = clustered(n if D < 3_000 else n // 2, D)
+        hoods = neighborhoods(nearest(X, k)[0], y)
+        made = learner(X, hoods)
+        fast = steps_per_second(made, 8_192 if D < 3_000 else 2_048)
+        slow = naive_per_second(X, hoods, made, 200 if D < 3_000 else 40)
+        degree = hoods.degrees.mean()
+        flops, traffic = fast * 4 * D * D, fast * degree * D * 4
+        gather = machine.gather_bandwidth(D, threads=1)
+        print(f"{D:>4} {k:>4} {degree:>6.0f} {slow:>9.0f} {fast:>10.0f} {fast / slow:>6.1f}"
+              f" {flops / 1e9:>8.0f} ({flops / peak:>4.0%}) {traffic / 1e9:>11.1f}"
+              f" ({traffic / gather:>4.0%})", flush=True)  # fmt: skip
+
+
+def growth(k=50, D=256):
+    print(f"\ncost per row against the number of rows, D={D}, k={k}, random lists of equal degree")
+    for n in (10_000, 50_000, 200_000):
+        X, y = clustered(n, D)
+        lists = np.random.default_rng(0).integers(0, n, (n, k))
+        hoods = neighborhoods(lists, y)
+        fast = steps_per_second(learner(X, hoods), 8_192)
+        print(f"{n:>8} rows: {1e6 / fast:6.1f} µs a row, X {X.nbytes >> 20} MiB")
+
+
+def memory(n=60_000, D=500, k=50):
+    X, y = clustered(n, D)
+    lists = nearest(X, k)[0]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    SLNE(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    graph = neighborhoods(lists, y)
+    size = sum(a.nbytes for a in graph.arrays)
+    print(f"\nmemory of a fit on {n}×{D} beside X and the lists: {grown >> 10} MiB "
+          f"(graph {size >> 20} MiB, M {D * D * 4 / 2**20:.1f} MiB, X {X.nbytes >> 20} MiB)")  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--only", choices=["compare", "growth", "memory"])
+    arguments = parser.parse_args()
+    print(machine.facts())
+    if arguments.only in (None, "memory"):
+        memory()
+    if arguments.only in (None, "compare"):
+        compare(arguments.rows)
+    if arguments.only in (None, "growth"):
+        growth()
