@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.voting",
     "Preprocess": "nearkin.preprocess",
@@ -19,11 +20,12 @@ _HOME = {
     "save": "nearkin.persistence",
 }
 
-__all__ = ["SLNE", "Preprocess", "SoftVotingKNN", "__version__", "load", "save"]
+__all__ = ["SLDE", "SLNE", "Preprocess", "SoftVotingKNN", "__version__", "load", "save"]
 
 if TYPE_CHECKING:
     from nearkin.persistence import load, save
     from nearkin.preprocess import Preprocess
+    from nearkin.slde import SLDE
     from nearkin.slne import SLNE
     from nearkin.voting import SoftVotingKNN
 

@@ -11,6 +11,20 @@ from nearkin._kernel import pair_scores
 MOST_ROWS = 5_000
 
 
+def hold_out(
+    graph: sparse.csr_array,
+    labels: NDArray[np.integer],
+    fraction: float,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.bool_], NDArray[np.int32], sparse.csr_array]:
+    """Choose rows to hold out; give their mark, their neighbours and the graph without them.
+
+    Rows that the graph knows nothing of, because somebody else holds them out, are passed over.
+    """
+    held = held_out(labels, fraction, rng) & (np.diff(graph.indptr) > 0)
+    return held, padded_lists(graph, np.flatnonzero(held)), without(graph, held)
+
+
 def held_out(
     labels: NDArray[np.integer], fraction: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
@@ -51,17 +65,19 @@ def padded_lists(graph: sparse.csr_array, rows: NDArray[np.integer]) -> NDArray[
 
 
 class Judge:
-    """Accuracy of soft votes on held-out rows, under the best of the usual votes."""
+    """Accuracy of soft votes on the held-out rows, whose voters are `lists`.
+
+    The vote is the best of the usual ones.
+    """
 
     def __init__(
         self,
         rows: NDArray[np.float32],
         labels: NDArray[np.integer],
-        graph: sparse.csr_array,
         held: NDArray[np.bool_],
+        lists: NDArray[np.int32],
     ) -> None:
-        self.rows, self.n_classes = rows, int(labels.max()) + 1
-        self.lists = padded_lists(graph, np.flatnonzero(held))
+        self.rows, self.lists, self.n_classes = rows, lists, int(labels.max()) + 1
         self.queries, self.truth = rows[held], labels[held]
         self.labels = labels[self.lists]
 

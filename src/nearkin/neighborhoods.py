@@ -98,7 +98,7 @@ def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
 
 def _checked(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     if isinstance(neighbors, Neighborhoods):
-        return neighbors.indptr, neighbors.indices.copy()
+        return neighbors.indptr.copy(), neighbors.indices.copy()
     if sparse.issparse(neighbors):
         graph = sparse.csr_array(neighbors)
         if graph.shape != (n, n):

@@ -15,10 +15,13 @@ FORMAT = 1
 
 # Only these classes are ever made from a file.
 CLASSES = {
+    "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.voting",
     "Preprocess": "nearkin.preprocess",
     "Vote": "nearkin.votes",
+    "Fixed": "nearkin.projections",
+    "Random": "nearkin.projections",
 }
 
 
@@ -94,7 +97,7 @@ def _state(model: Any) -> dict[str, Any]:
     state = dict(vars(model))
     for name in [key for key in state if key.startswith("_cached")]:
         del state[name]
-    for name in ("callback", "random_state"):
+    for name in ("callback", "random_state", "cache_dir"):
         if name in state and not isinstance(state[name], int):
             state[name] = None
     return state

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from nearkin._blas import serial_blas
-from nearkin._holdout import Judge, held_out, without
+from nearkin._holdout import Judge, hold_out
 from nearkin._learning import Learner, Settings
 from nearkin._projection import Projection
 from nearkin._rules import RULES
@@ -76,6 +76,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         stopping, ``validation``.
     n_epochs_ : int
         Epochs behind `matrix_`.
+    interrupted_ : bool
+        Whether Ctrl-C ended the fit; `matrix_` is then what was learned until that moment.
     scale_ : float
         Mean squared row length.
     n_skipped_ : int
@@ -157,10 +159,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         held, judge = np.zeros(len(rows), bool), None
         if self.early_stopping:
-            held = held_out(labels, self.validation_fraction, np.random.default_rng(seed))
-            graph = as_graph(neighbors, len(rows))
-            judge = Judge(rows, labels, graph, held) if held.any() else None
-            neighbors = without(graph, held)
+            graph, rng = as_graph(neighbors, len(rows)), np.random.default_rng(seed)
+            held, lists, neighbors = hold_out(graph, labels, self.validation_fraction, rng)
+            judge = Judge(rows, labels, held, lists) if held.any() else None
         hoods = neighborhoods(neighbors, labels)
         self._report_skipped(hoods, held)
         learner = self._learner(rows, hoods, seed)
@@ -251,6 +252,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
 
     def _run(self, learner: Learner, judge: Judge | None) -> None:
         best, since_best, smoothed = -1.0, 0, np.inf
+        self.interrupted_ = False
         self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
         try:
             for _ in range(self.max_epochs):
@@ -269,6 +271,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
                     break
         except KeyboardInterrupt:
             self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+            self.interrupted_ = True
             warnings.warn(
                 f"interrupted in epoch {learner.epochs + 1}; what was learned so far is kept in "
                 "matrix_, and warm_start=True goes on from it",

@@ -212,7 +212,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         indices = self._voters(lists, graph, np.flatnonzero(held))
         scores = self._scores(self.database_[held], indices)
         self._choose(scores, self.labels_[indices], self.labels_[held])
-        if not fitted and self.refit:
+        if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
             self.similarity_ = _learn(clone(self.similarity_), self.database_, y, lists)
 
     def _voters(self, lists: Any, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -1,0 +1,247 @@
+"""Large margin nearest neighbours (Weinberger and Saul, JMLR 2009).
+
+Minimises, over L with ``d(x, z) = |L(x - z)|²``,
+
+    (1-μ) Σ_{i, j∈T_i} d(i, j)  +  μ Σ_{i, j∈T_i} Σ_{l: y_l≠y_i} [1 + d(i, j) - d(i, l)]_+
+
+where T_i are the k nearest rows of i's own class, fixed. Every so many iterations all rows are
+searched for impostors (rows inside the margin); in between only those found are looked at.
+"""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import TransformerTags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearkin._kernel import pair_squared_distances
+from nearkin._validation import check_number
+from nearkin.neighbors import nearest
+
+Array = NDArray[np.float32]
+Pairs = NDArray[np.int64]
+
+_SEARCH_CELLS = 1 << 24
+_SHRINK, _GROW = 0.5, 1.05
+
+
+class LMNN(BaseEstimator):
+    """Learn a Mahalanobis metric that keeps other classes away from each row's own neighbours.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Target neighbours per row, k.
+    weight : float
+        μ: how much pushing impostors away counts against pulling targets in.
+    max_iter : int
+    tol : float
+        Stop when the objective falls by less than this share over five iterations.
+    refresh : int
+        Iterations between full searches for impostors.
+    max_impostors : int
+        Most pairs (row, impostor) to hold; the nearest are kept and a warning is given.
+    verbose : int
+
+    Attributes
+    ----------
+    components_ : (D, D) array L
+    matrix_ : (D, D) array LᵀL
+    objective_ : list of float, one an iteration
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LMNN(max_iter=20).fit(X, y)
+    >>> model.objective_[-1] < model.objective_[0]
+    True
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 3,
+        *,
+        weight: float = 0.5,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        refresh: int = 10,
+        max_impostors: int = 20_000_000,
+        verbose: int = 0,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.weight = weight
+        self.max_iter = max_iter
+        self.tol = tol
+        self.refresh = refresh
+        self.max_impostors = max_impostors
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn L by gradient descent from the identity."""
+        for name in ("n_neighbors", "max_iter", "refresh", "max_impostors"):
+            check_number(name, getattr(self, name), 1)
+        if not 0 <= self.weight <= 1:
+            raise ValueError(f"weight={self.weight!r} must lie between 0 and 1")
+        rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) == 1:
+            raise ValueError("y holds one class; at least two classes are needed to tell apart")
+        targets = target_pairs(rows, labels, self.n_neighbors)
+        self._descend(rows, labels, targets)
+        return self
+
+    def _descend(self, rows: Array, labels: NDArray[np.int64], targets: Pairs) -> None:
+        L = np.eye(rows.shape[1], dtype=np.float32)
+        self.objective_: list[float] = []
+        step, value, gradient = 0.0, np.inf, L
+        impostors = np.empty((0, 2), np.int64)
+        for iteration in range(self.max_iter):
+            if iteration % self.refresh == 0:
+                impostors = find_impostors(rows @ L.T, labels, targets, self.max_impostors)
+                value, gradient = self._value(rows, L, targets, impostors)
+                step = step or 0.1 / max(float(np.abs(gradient).max()), 1e-30)
+            candidate = L - np.float32(step) * gradient
+            new, new_gradient = self._value(rows, candidate, targets, impostors)
+            if new < value:
+                L, value, gradient, step = candidate, new, new_gradient, step * _GROW
+            else:
+                step *= _SHRINK
+            self.objective_.append(value)
+            if self.verbose:
+                print(
+                    f"iteration {iteration + 1}  objective {value:.6g}  impostors {len(impostors)}"
+                )
+            if self._settled(iteration):
+                break
+        self.components_, self.matrix_ = L, L.T @ L
+        self.n_iter_ = len(self.objective_)
+
+    def _settled(self, iteration: int) -> bool:
+        """Judged just before a search for impostors, so that none is missed at the end."""
+        if iteration < 2 * self.refresh or (iteration + 1) % self.refresh:
+            return False
+        before, now = self.objective_[-6], self.objective_[-1]
+        return before - now <= self.tol * before
+
+    def _value(
+        self, rows: Array, L: Array, targets: Pairs, impostors: Pairs
+    ) -> tuple[float, Array]:
+        return value_and_gradient(rows, L, targets, impostors, self.weight)
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Return ``XLᵀ``, where Euclidean distance is the learned one."""
+        check_is_fitted(self, "components_")
+        rows = validate_data(self, X, dtype=np.float32, order="C", reset=False)
+        return rows @ self.components_.T
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Fit, then transform the same rows."""
+        return self.fit(X, y).transform(X)
+
+    def similarity(self, X: ArrayLike, Z: ArrayLike) -> Array:
+        """Minus the learned squared distance of all pairs."""
+        A, B = self.transform(X), self.transform(Z)
+        squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)
+        return 2 * (A @ B.T) - squares
+
+    def neighbor_scores(self, X: ArrayLike, Z: Array, indices: NDArray[np.int32]) -> Array:
+        """Minus the learned squared distance of each row of `X` to the rows listed for it."""
+        return -pair_squared_distances(self.transform(X), self.transform(Z), indices)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags = TransformerTags(preserves_dtype=["float32"])
+        return tags
+
+
+def target_pairs(rows: Array, labels: NDArray[np.int64], k: int) -> Pairs:
+    """Pairs (i, j): j is among the k nearest rows of i's class; small classes give fewer."""
+    pairs = [np.empty((0, 2), np.int64)]
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        if len(members) > 1:
+            near = nearest(rows[members], min(k, len(members) - 1), index="exact")[0]
+            first = np.repeat(members, near.shape[1])
+            pairs.append(np.stack([first, members[near.ravel()]], axis=1))
+    return np.concatenate(pairs)
+
+
+def find_impostors(Z: Array, labels: NDArray[np.int64], targets: Pairs, most: int) -> Pairs:
+    """All pairs (i, l) of different classes with d(i, l) < 1 + the farthest target of i."""
+    reach = np.full(len(Z), -np.inf, np.float32)
+    np.maximum.at(reach, targets[:, 0], 1 + _squared(Z, targets))
+    squares = (Z**2).sum(axis=1)
+    found, distances = [np.empty((0, 2), np.int64)], [np.empty(0, np.float32)]
+    step = max(1, _SEARCH_CELLS // len(Z))
+    for lo in range(0, len(Z), step):
+        block = slice(lo, lo + step)
+        d = squares[block, None] + squares - 2 * (Z[block] @ Z.T)
+        inside = (d < reach[block, None]) & (labels[block, None] != labels)
+        i, j = np.nonzero(inside)
+        found.append(np.stack([i + lo, j], axis=1))
+        distances.append(d[i, j])
+    pairs, gaps = np.concatenate(found), np.concatenate(distances)
+    if len(pairs) > most:
+        warnings.warn(
+            f"{len(pairs)} pairs of rows and impostors, but max_impostors={most}: the nearest are "
+            "kept; raise max_impostors or fit on fewer rows",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+        pairs = pairs[np.argsort(gaps, kind="stable")[:most]]
+    return pairs
+
+
+def value_and_gradient(
+    rows: Array, L: Array, targets: Pairs, impostors: Pairs, weight: float
+) -> tuple[float, Array]:
+    """The objective over the given impostors, and its gradient with respect to L."""
+    n = len(rows)
+    Z = rows @ L.T
+    near, far = _squared(Z, targets), _squared(Z, impostors)
+    # Triplets: every impostor pair (i, l) with every target pair (i, j) of the same i.
+    order = np.argsort(targets[:, 0], kind="stable")
+    count = np.bincount(targets[:, 0], minlength=n)
+    start = np.cumsum(count) - count
+    pull = np.full(len(targets), 1 - weight)
+    push = np.zeros(len(impostors))
+    value = (1 - weight) * float(near.sum(dtype=np.float64))
+    first = impostors[:, 0]
+    for place in range(int(count.max(initial=0))):
+        has = np.flatnonzero(count[first] > place)
+        target = order[start[first[has]] + place]
+        hinge = 1 + near[target] - far[has]
+        active = hinge > 0
+        value += weight * float(hinge[active].sum(dtype=np.float64))
+        pull += weight * np.bincount(target[active], minlength=len(targets))
+        push += weight * np.bincount(has[active], minlength=len(impostors))
+    # Σ w (x_i − x_j)(x_i − x_j)ᵀ is XᵀΛX with the Laplacian Λ of the weights.
+    pairs = np.concatenate([targets, impostors])
+    laplacian = _laplacian(pairs, np.concatenate([pull, -push]), n)
+    return value, (2 * Z.T @ (laplacian @ rows)).astype(np.float32)
+
+
+def _squared(Z: Array, pairs: Pairs) -> Array:
+    lists = np.ascontiguousarray(pairs[:, 1:], np.int32)
+    out = np.empty(len(pairs), np.float32)
+    for lo in range(0, len(pairs), 1 << 16):
+        part = slice(lo, lo + (1 << 16))
+        out[part] = pair_squared_distances(Z[pairs[part, 0]], Z, lists[part])[:, 0]
+    return out
+
+
+def _laplacian(pairs: Pairs, weights: NDArray[np.float64], n: int) -> sparse.csr_array:
+    i, j = pairs.T
+    half = sparse.csr_array((weights, (i, j)), shape=(n, n)).astype(np.float32)
+    both = half + half.T
+    return sparse.diags_array(both.sum(axis=1)) - both

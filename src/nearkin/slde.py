@@ -1,0 +1,323 @@
+"""SL-DE: an ensemble of similarities, learned in projections, in parallel (Section 3)."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from nearkin._blas import multiply_into, serial_blas
+from nearkin._holdout import hold_out
+from nearkin._joint import Member, refine
+from nearkin._members import (
+    Folder,
+    fingerprint,
+    learn_member,
+    mean_squared_length,
+    project,
+    read_member,
+)
+from nearkin._validation import check_choice, check_number
+from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_graph, neighborhoods
+from nearkin.neighbors import nearest
+from nearkin.projections import Projection, make_projections
+from nearkin.similarity import BilinearSimilarity
+from nearkin.slne import SLNE
+
+Array = NDArray[np.float32]
+
+HELD_OUT = 0.1
+
+
+class SLDE(BilinearSimilarity, BaseEstimator):
+    """Learn one similarity per projection, in parallel, and add them up (Eq. 8).
+
+    Where it runs is joblib's business: ``n_jobs`` on one machine, and
+    ``joblib.parallel_config(backend="dask")`` around `fit` for a cluster (``docs/cluster.md``).
+
+    Parameters
+    ----------
+    learner : estimator, optional
+        What learns each member; `SLNE` by default. Any metric learner whose `fit` leaves
+        ``matrix_`` or ``components_`` will do.
+    projection : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
+        Consecutive blocks of principal directions, random matrices, or half of each.
+    n_members : int
+        Size of the ensemble, N_E.
+    n_components : int, optional
+        d; the columns evenly shared among the members if left out.
+    pca_rows : int, optional
+        Rows that the principal directions are found from.
+    own_neighbors : bool
+        Give each member the neighbours of its own subspace instead of the shared ones.
+    weights : {"equal", "accuracy"}
+        Add members up as they are, or weighted by how well each votes on a tenth of the rows
+        (at most 5,000) that are held out for it.
+    joint_epochs : int
+        Rounds of coordinate descent after the members are learned: each in turn, the others
+        fixed; a change is kept only if the objective falls.
+    cache_dir : path, optional
+        Folder for finished members. A fit that died resumes from it. On a cluster, a folder
+        that all machines see.
+    n_jobs : int, optional
+        Workers on this machine.
+    random_state : int, RandomState instance or None
+        The same seed gives the same ensemble on any number of workers.
+
+    Attributes
+    ----------
+    matrix_ : (D, D) float32 array
+        The whole ensemble, Σ PᵀMP.
+    members_ : list of (d, d) arrays
+    projections_ : list
+        ``projections_[n].matrix()`` is P_n.
+    energies_ : list of float
+        Share of the variance in each PCA block.
+    weights_ : list of float
+    histories_ : list
+        `history_` of each member.
+    joint_history_ : list of dict
+        For each joint update: ``round``, ``member``, objective ``before`` and ``after``, ``kept``.
+    scale_ : float
+        Mean squared row length.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> ensemble = SLDE(SLNE(rule="softmax"), n_members=4, random_state=0).fit(X[:500], y[:500])
+    >>> ensemble.matrix_.shape, [M.shape for M in ensemble.members_]
+    ((64, 64), [(16, 16), (16, 16), (16, 16), (16, 16)])
+    """
+
+    def __init__(
+        self,
+        learner: Any = None,
+        *,
+        projection: str | Sequence[ArrayLike] = "pca",
+        n_members: int = 10,
+        n_components: int | None = None,
+        pca_rows: int | None = None,
+        own_neighbors: bool = False,
+        weights: str = "equal",
+        joint_epochs: int = 0,
+        cache_dir: str | os.PathLike[str] | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.learner = learner
+        self.projection = projection
+        self.n_members = n_members
+        self.n_components = n_components
+        self.pca_rows = pca_rows
+        self.own_neighbors = own_neighbors
+        self.weights = weights
+        self.joint_epochs = joint_epochs
+        self.cache_dir = cache_dir
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def _prototype(self) -> Any:
+        return SLNE() if self.learner is None else self.learner
+
+    @property
+    def n_neighbors(self) -> int:
+        """Neighbours per row: the learner's."""
+        return getattr(self._prototype, "n_neighbors", 50)
+
+    @property
+    def index(self) -> str:
+        """How neighbours are found: the learner's."""
+        return getattr(self._prototype, "index", "auto")
+
+    @property
+    def margin(self) -> float:
+        """Margin of the objective: the learner's."""
+        return getattr(self._prototype, "margin", 0.02)
+
+    @property
+    def psd(self) -> bool:
+        """Whether every member, and so the sum, is positive semidefinite."""
+        return bool(getattr(self._prototype, "psd", False))
+
+    def fit(self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None) -> Self:
+        """Learn the members and collapse them to `matrix_`.
+
+        `neighbors` takes ready-made lists, as in `SLNE.fit`; one graph, found in the original
+        space, serves every member.
+        """
+        self._check_parameters()
+        rows, labels = self._check_data(X, y)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        self.projections_, self.energies_ = make_projections(
+            self.projection, rows, self.n_members, self.n_components, rng, self.pca_rows
+        )
+        learners = self._learners(rng)
+        hoods, held, voters = self._hoods(rows, labels, neighbors, rng)
+        with tempfile.TemporaryDirectory(prefix="nearkin-") as temporary:
+            folder = self._folder(rows, labels, hoods, Path(self.cache_dir or temporary), learners)
+            self._learn(folder, rows, learners, (labels, hoods, held, voters))
+            self._collect(folder)
+        if self.joint_epochs:
+            self._refine(rows, hoods, learners)
+        self._collapse(rows.shape[1])
+        return self
+
+    def _check_parameters(self) -> None:
+        check_choice("weights", self.weights, ["equal", "accuracy"])
+        check_number("n_members", self.n_members, 1)
+        check_number("joint_epochs", self.joint_epochs, 0)
+        if self.joint_epochs and not isinstance(self._prototype, SLNE):
+            raise ValueError(
+                f"joint_epochs={self.joint_epochs} needs SLNE as learner, not "
+                f"{type(self._prototype).__name__}: only its steps can be taken with the other "
+                "members fixed"
+            )
+        if self.weights == "accuracy" and self.own_neighbors:
+            raise ValueError("weights='accuracy' judges by the shared graph: own_neighbors=False")
+
+    def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+        rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) == 1:
+            raise ValueError("y holds one class; at least two classes are needed to tell apart")
+        self.scale_ = float(np.einsum("nd,nd->n", rows, rows).mean(dtype=np.float64))
+        return rows, labels
+
+    def _learners(self, rng: np.random.Generator) -> list[Any]:
+        """One learner a member, all seeds drawn before any work is given out."""
+        learners = [clone(self._prototype) for _ in self.projections_]
+        for learner in learners:
+            seed = int(rng.integers(2**31 - 1))
+            if "random_state" in learner.get_params():
+                learner.set_params(random_state=seed)
+        return learners
+
+    def _hoods(
+        self, rows: Array, labels: Any, neighbors: NeighborLists | None, rng: np.random.Generator
+    ) -> tuple[Neighborhoods | None, NDArray[np.bool_], NDArray[np.int32]]:
+        """The shared graph, the rows held out from it and their neighbours."""
+        held, voters = np.zeros(len(rows), bool), np.empty((0, 1), np.int32)
+        if self.own_neighbors:
+            return None, held, voters
+        if neighbors is None:
+            k = min(self.n_neighbors, len(rows) - 1)
+            neighbors = nearest(rows, k, index=self.index, verbose=self.verbose)[0]
+        if self.weights == "accuracy":
+            graph = as_graph(neighbors, len(rows))
+            held, voters, neighbors = hold_out(graph, labels, HELD_OUT, rng)
+        return neighborhoods(neighbors, labels), held, voters
+
+    def _folder(
+        self, rows: Array, labels: Any, hoods: Neighborhoods | None, path: Path, learners: Any
+    ) -> Folder:
+        seeds = [learner.get_params().get("random_state") for learner in learners]
+        names = ("n_jobs", "cache_dir", "verbose", "joint_epochs", "learner", "random_state")
+        own = {k: v for k, v in self.get_params(deep=False).items() if k not in names}
+        if not isinstance(self.projection, str):
+            own["projection"] = [P.matrix().sum() for P in self.projections_]
+        own |= {
+            "seeds": seeds,
+            "learner": self._prototype.get_params(),
+            "kind": type(self._prototype),
+        }
+        extra = [] if hoods is None else [hoods.indptr, hoods.indices[:1_000_000]]
+        return Folder(path, fingerprint(rows, labels, own, extra))
+
+    def _learn(self, folder: Folder, rows: Array, learners: list[Any], shared: Any) -> None:
+        missing = [n for n in range(len(learners)) if not folder.member(n).exists()]
+        if not missing:
+            return
+        folder.write_shared(*shared)
+        try:
+            # The only parallel call: joblib's back end decides where the members are learned.
+            Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
+                delayed(learn_member)(folder, n, learner)
+                for n, learner in self._tasks(folder, rows, missing, learners)
+            )
+        except TerminatedWorkerError as error:
+            done = sum(folder.member(n).exists() for n in range(len(learners)))
+            how = (
+                f"fit again with the same cache_dir={str(self.cache_dir)!r}: {done} of "
+                f"{len(learners)} members are kept and only the others are learned"
+                if self.cache_dir
+                else "give cache_dir= so that a fit can resume with the finished members"
+            )
+            raise RuntimeError(
+                f"a worker process died (out of memory, or killed); {how}"
+            ) from error
+        finally:
+            folder.clear_shared()
+
+    def _tasks(
+        self, folder: Folder, rows: Array, missing: list[int], learners: list[Any]
+    ) -> Iterator[tuple[int, Any]]:
+        """Project one member's rows at a time, just before a worker wants them."""
+        for n in missing:
+            with serial_blas():
+                P = self.projections_[n].matrix()
+                project(rows, P, folder.rows(n))
+            yield n, in_units_of(self.scale_, mean_squared_length(rows, P), learners[n])
+
+    def _collect(self, folder: Folder) -> None:
+        read = [read_member(folder, n) for n in range(len(self.projections_))]
+        self.members_, accuracies, self.histories_ = (list(column) for column in zip(*read))
+        mean = float(np.mean(accuracies))
+        self.weights_ = [accuracy / mean for accuracy in accuracies]
+
+    def _refine(self, rows: Array, hoods: Neighborhoods | None, learners: list[Any]) -> None:
+        if hoods is None:
+            raise ValueError("joint_epochs needs the shared graph: own_neighbors=False")
+        ensemble = []
+        for n, P in enumerate(self.projections_):
+            own_scale = mean_squared_length(rows, P.matrix())
+            learner = in_units_of(self.scale_, own_scale, learners[n])
+            epochs = len(self.histories_[n])
+            ensemble.append(Member(P, self.members_[n], self.weights_[n], learner, epochs))
+        margin = self.margin * self.scale_
+        self.joint_history_ = refine(rows, hoods, ensemble, margin, self.joint_epochs)
+        self.members_ = [member.matrix for member in ensemble]
+
+    def _collapse(self, D: int) -> None:
+        self.matrix_ = np.zeros((D, D), np.float32)
+        with serial_blas():
+            for P, M, weight in zip(self.projections_, self.members_, self.weights_):
+                add_member(self.matrix_, P, M, weight)
+
+
+def add_member(total: Array, P: Projection, M: Array, weight: float) -> None:
+    """``total += weight · PᵀMP``."""
+    matrix = P.matrix()
+    half = np.empty_like(matrix)
+    multiply_into(half, np.ascontiguousarray(M), matrix)
+    multiply_into(total, matrix, half, scale=weight, keep=1, left_transposed=True)
+
+
+def in_units_of(scale: float, own_scale: float, learner: Any) -> Any:
+    """A clone that steps in the units of the whole data, as the paper's constants do.
+
+    SLNE divides by the mean squared length of the rows it is given. A PCA block holds a part of
+    that length: measured by itself, a block of little variance would step as far as the first.
+    """
+    learner = clone(learner)
+    if isinstance(learner, SLNE) and own_scale > 0:
+        ratio = scale / own_scale
+        learner.set_params(
+            margin=learner.margin * ratio,
+            step_size=learner.step_size / ratio,
+            temperature=learner.temperature * ratio,
+        )
+    return learner

@@ -1,0 +1,259 @@
+import os
+import signal
+import threading
+import time
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import nearkin
+import oracle
+from conftest import blobs
+from nearkin import SLDE, SLNE, SoftVotingKNN
+from nearkin.baselines import LMNN
+from nearkin.neighbors import nearest
+
+EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0}
+
+
+@parametrize_with_checks([SLDE(SLNE(max_epochs=2), n_members=2)])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blobs(n=240, dims=12)
+
+
+@pytest.mark.parametrize("projection", ["pca", "random", "orthonormal", "sparse", "mixed"])
+def test_collapsed_matrix_gives_the_ensembles_scores(data, projection):
+    X, y = data
+    model = SLDE(SLNE(**EASY), projection=projection, n_members=4, n_components=3, random_state=0)
+    model.fit(X, y)
+    expected = np.zeros((5, 7))
+    for P, M in zip(model.projections_, model.members_):
+        A, B = X[:5] @ P.matrix().T, X[5:12] @ P.matrix().T
+        expected += A.astype(float) @ M @ B.T
+    np.testing.assert_allclose(model.similarity(X[:5], X[5:12]), expected, atol=1e-4)
+
+
+def test_a_member_is_slne_on_the_projected_rows(data):
+    """In the units of the whole data: margin and step as they are for rows of this length."""
+    X, y = data
+    P = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 5)))[0].T.astype(np.float32)
+    lists = nearest(X, 10)[0]
+    model = SLDE(SLNE(shuffle=False, **EASY), projection=[P]).fit(X, y, neighbors=lists)
+    Z = X @ P.T
+    M, _ = oracle.algorithm_1(Z, y, lists, epochs=3)
+    assert np.linalg.norm(model.members_[0] - M) <= 1e-3 * np.linalg.norm(M)
+
+
+def test_same_for_any_number_of_workers(data):
+    X, y = data
+    settings = {"n_members": 3, "random_state": 0}
+    one = SLDE(SLNE(**EASY), n_jobs=1, **settings).fit(X, y)
+    two = SLDE(SLNE(**EASY), n_jobs=2, **settings).fit(X, y)
+    with joblib.parallel_config(backend="threading", n_jobs=3):
+        three = SLDE(SLNE(**EASY), **settings).fit(X, y)
+    np.testing.assert_array_equal(one.matrix_, two.matrix_)
+    np.testing.assert_array_equal(one.matrix_, three.matrix_)
+
+
+def test_one_member_in_the_whole_space_is_slne(data):
+    X, y = data
+    ensemble = SLDE(SLNE(shuffle=False, **EASY), projection=[np.eye(12)]).fit(X, y)
+    single = SLNE(shuffle=False, **EASY).fit(X, y)
+    np.testing.assert_allclose(ensemble.matrix_, single.matrix_, atol=1e-4)
+
+
+@pytest.mark.parametrize("learner", [NeighborhoodComponentsAnalysis(max_iter=5), LMNN(max_iter=10)])
+def test_other_metric_learners(data, learner):
+    X, y = data
+    model = SLDE(learner, n_members=3, random_state=0).fit(X, y)
+    assert model.matrix_.shape == (12, 12)
+    assert np.linalg.eigvalsh(model.matrix_).min() > -1e-3
+    assert SoftVotingKNN(SLDE(learner, n_members=3), random_state=0).fit(X, y).score(X, y) > 0.5
+
+
+def test_a_learner_without_a_matrix_is_refused(data):
+    from sklearn.linear_model import LogisticRegression
+
+    with pytest.raises(TypeError, match=r"LogisticRegression has neither matrix_"):
+        SLDE(LogisticRegression(), n_members=2).fit(*data)
+
+
+def test_joint_refinement_lowers_the_objective(data):
+    X, y = data
+    lists = nearest(X, 10)[0]
+    settings = {"n_members": 3, "random_state": 0}
+    apart = SLDE(SLNE(rule="all", **EASY), **settings).fit(X, y, neighbors=lists)
+    joint = SLDE(SLNE(rule="all", **EASY), joint_epochs=3, **settings).fit(X, y, neighbors=lists)
+    before = oracle.objective(apart.matrix_.astype(float), X, y, lists, 0.02 * apart.scale_)
+    after = oracle.objective(joint.matrix_.astype(float), X, y, lists, 0.02 * joint.scale_)
+    assert after < before
+    first, last = joint.joint_history_[0], joint.joint_history_[-1]
+    assert first["before"] == pytest.approx(before, rel=1e-3)
+    assert min(last["before"], last["after"]) == pytest.approx(after, rel=1e-3)
+    assert any(h["kept"] for h in joint.joint_history_)
+    for update in joint.joint_history_:
+        assert update["kept"] == (update["after"] < update["before"])
+
+
+def test_a_joint_step_sees_the_other_members(data):
+    """One round over the second of two members, against Algorithm 1 with offsets in numpy."""
+    X, y = data
+    lists = nearest(X, 10)[0]
+    A, B = np.eye(12, dtype=np.float32)[:6], np.eye(12, dtype=np.float32)[6:]
+    base = SLNE(rule="all", n_neighbors=10, max_epochs=1, tol=0, shuffle=False, step_size=2.0)
+    plain = SLDE(base, projection=[A, B]).fit(X, y, neighbors=lists)
+    joint = SLDE(base, projection=[A, B], joint_epochs=1).fit(X, y, neighbors=lists)
+    kept = joint.joint_history_[0]["kept"]
+    first = joint.members_[0] if kept else plain.members_[0]
+    hoods = oracle.split(oracle.symmetrised(lists), y)
+    Z, n, M = X[:, 6:].astype(float), len(X), plain.members_[1].astype(float)
+    others = X[:, :6].astype(float) @ first @ X[:, :6].T
+    for i, (targets, impostors) in enumerate(hoods):
+        if targets and impostors:
+            q = Z[i] @ M
+            scores = [Z[s] @ q + others[i, s] for s in (targets, impostors)]
+            ct, ci, _ = oracle.weights("all", *scores, 0.02, 0, 0)
+            step = 2.0 / np.sqrt((n + i) / n + 1)
+            M += step * np.outer(Z[i], ct @ Z[targets] + ci @ Z[impostors])
+    expected = M if joint.joint_history_[1]["kept"] else plain.members_[1]
+    assert np.linalg.norm(joint.members_[1] - expected) <= 1e-3 * np.linalg.norm(expected)
+
+
+def test_weights_by_held_out_accuracy(data):
+    X, y = data
+    noise = np.random.default_rng(0).normal(size=(3, 12)).astype(np.float32) * 1e-3
+    model = SLDE(SLNE(**EASY), projection=[np.eye(12), noise], weights="accuracy", random_state=0)
+    model.fit(X, y)
+    assert model.weights_[0] > model.weights_[1]
+    assert np.mean(model.weights_) == pytest.approx(1)
+
+
+def test_options_and_saving(data, tmp_path):
+    X, y = data
+    model = SLDE(SLNE(psd=True, **EASY), projection="mixed", n_members=4, own_neighbors=True)
+    model.fit(X, y)
+    L = model.components_
+    np.testing.assert_allclose(L.T @ L, model.matrix_, atol=1e-3)
+    nearkin.save(model, tmp_path / "e.safetensors")
+    again = nearkin.load(tmp_path / "e.safetensors")
+    np.testing.assert_array_equal(again.similarity(X, X), model.similarity(X, X))
+    np.testing.assert_array_equal(again.projections_[3].matrix(), model.projections_[3].matrix())
+
+
+def test_resumes_with_the_missing_members_only(data, tmp_path):
+    X, y = data
+    settings = {"n_members": 4, "random_state": 0}
+    whole = SLDE(SLNE(**EASY), **settings).fit(X, y)
+    first = SLDE(SLNE(**EASY), cache_dir=tmp_path / "run", **settings).fit(X, y)
+    np.testing.assert_array_equal(whole.matrix_, first.matrix_)
+    files = sorted((tmp_path / "run").glob("member-*"))
+    assert len(files) == 4
+    kept = {f: f.stat().st_mtime_ns for f in files[:2]}
+    for f in files[2:]:
+        f.unlink()
+    again = SLDE(SLNE(**EASY), cache_dir=tmp_path / "run", n_jobs=2, **settings).fit(X, y)
+    np.testing.assert_array_equal(whole.matrix_, again.matrix_)
+    assert {f: f.stat().st_mtime_ns for f in files[:2]} == kept
+    assert (
+        sorted(p.suffix for p in (tmp_path / "run").iterdir()) == [".json"] + [".safetensors"] * 4
+    )
+
+
+def test_a_folder_of_another_run_is_refused(data, tmp_path):
+    X, y = data
+    SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path, random_state=0).fit(X, y)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    for changed, rows in [
+        ({"n_members": 3}, X),
+        ({"learner": SLNE(n_neighbors=9)}, X),
+        ({"random_state": 1}, X),
+        ({}, X + 1),
+    ]:
+        settings = {"learner": SLNE(**EASY), "n_members": 2, "random_state": 0} | changed
+        with pytest.raises(ValueError, match="belongs to a run with other data or parameters"):
+            SLDE(cache_dir=tmp_path, **settings).fit(rows, y)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+class Suicidal(SLNE):
+    """Dies like a process that the operating system kills, once."""
+
+    def fit(self, X, y, neighbors=None):
+        marker = os.environ["NEARKIN_TEST_MARKER"]
+        if not os.path.exists(marker):
+            open(marker, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y, neighbors=neighbors)
+
+
+def test_a_killed_worker_is_named_and_the_fit_resumes(data, tmp_path, monkeypatch):
+    X, y = data
+    monkeypatch.setenv("NEARKIN_TEST_MARKER", str(tmp_path / "marker"))
+    joblib.externals.loky.get_reusable_executor().shutdown(wait=True)  # workers see the variable
+    settings = {"n_members": 4, "random_state": 0, "n_jobs": 2, "cache_dir": tmp_path / "run"}
+    with pytest.raises(RuntimeError, match=r"worker process died.*of 4 members are kept"):
+        SLDE(Suicidal(**EASY), **settings).fit(X, y)
+    assert not list((tmp_path / "run").glob("*.npy"))
+    again = SLDE(Suicidal(**EASY), **settings).fit(X, y)
+    whole = SLDE(SLNE(**EASY), n_members=4, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(again.matrix_, whole.matrix_)
+
+
+@pytest.mark.filterwarnings("ignore:interrupted")
+def test_interrupt_keeps_whole_members_only(data, tmp_path):
+    X, y = data
+
+    def press():
+        while not list(tmp_path.glob("member-*")):
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    settings = {"n_members": 5, "random_state": 0}
+    slow = SLNE(n_neighbors=50, max_epochs=400, tol=0)
+    with pytest.raises(KeyboardInterrupt):
+        SLDE(slow, cache_dir=tmp_path, **settings).fit(X, y)
+    assert 1 <= len(list(tmp_path.glob("member-*"))) < 5
+    assert not list(tmp_path.glob(".*part*"))
+    again = SLDE(slow, cache_dir=tmp_path, **settings).fit(X, y)
+    np.testing.assert_array_equal(again.matrix_, SLDE(slow, **settings).fit(X, y).matrix_)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_read_only_folder(data, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError):
+        SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path / "run").fit(*data)
+
+
+def test_full_disk(data):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    with pytest.raises(OSError, match=r"cache_dir|Not a directory|File exists"):
+        SLDE(SLNE(**EASY), n_members=2, cache_dir="/dev/full").fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_components": 13}, "n_components=13"),
+        ({"n_members": 5, "n_components": 4}, "need 20 principal directions"),
+        ({"projection": [np.ones((2, 3))]}, r"\(d, 12\) is expected"),
+        ({"weights": "luck"}, "weights='luck'"),
+        ({"n_members": 0}, "n_members=0"),
+        ({"learner": LMNN(), "joint_epochs": 1}, "needs SLNE as learner"),
+        ({"weights": "accuracy", "own_neighbors": True}, "own_neighbors=False"),
+    ],
+)
+def test_bad_parameters(data, settings, message):
+    with pytest.raises(ValueError, match=message):
+        SLDE(**settings).fit(*data)
