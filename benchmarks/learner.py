@@ -23,12 +23,13 @@ CASES = [(1_000, 50), (3_000, 50), (1_000, 500), (100, 500), (100, 50)]
 
 
 def clustered(n, D, classes=20, seed=0):
+    """Unit rows in clusters; a third of the labels is random, so that every row has impostors."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, classes, n)
     X = rng.standard_normal((classes, D), dtype=np.float32)[y] * 0.5
     X += rng.standard_normal((n, D), dtype=np.float32)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return X, y
+    return X, np.where(rng.random(n) < 1 / 3, rng.integers(0, classes, n), y)
 
 
 def naive(X, hoods, M, rows, steps, margin):
@@ -73,7 +74,9 @@ def compare(n):
     peak = machine.product_peak()
     print(f"matrix products {peak / 1e9:.0f} GFLOP/s, reading in order "
           f"{machine.copy_bandwidth() / 1e9:.1f} GB/s (one core)")  # fmt: skip
-    print("   D    k degree   naive/s    exact/s  ratio  GFLOP/s (of peak)  GB/s (of gather, 1 core)")
+    print(
+        "   D    k degree   naive/s    exact/s  ratio  GFLOP/s (of peak)  GB/s (of gather, 1 core)"
+    )
     for D, k in CASES:
         X, y = clustered(n if D < 3_000 else n // 2, D)
         hoods = neighborhoods(nearest(X, k)[0], y)

@@ -1,15 +1,6 @@
-import numpy as np
 import pytest
 
-
-def blobs(n=300, dims=12, classes=4, spread=0.6, seed=0):
-    """Overlapping classes of unit-length rows."""
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(classes, dims))
-    y = rng.integers(0, classes, n)
-    X = centres[y] + spread * rng.normal(size=(n, dims)) * np.linspace(3, 0.3, dims)
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return X.astype(np.float32), y
+from samples import blobs
 
 
 @pytest.fixture

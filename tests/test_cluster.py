@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import blobs
 from nearkin import SLDE, SLNE
 from nearkin.cluster import connected
+from samples import blobs
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.cluster

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import oracle
-from conftest import blobs
 from nearkin import SLNE
 from nearkin._rules import RANDOM_RULES, RULES
 from nearkin.neighbors import nearest
+from samples import blobs
 
 
 def schedule(seed, epochs, n, shuffle=True, random=False):

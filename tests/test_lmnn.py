@@ -3,10 +3,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from conftest import blobs
 from nearkin import SoftVotingKNN
 from nearkin.baselines import LMNN
 from nearkin.baselines.lmnn import find_impostors, target_pairs, value_and_gradient
+from samples import blobs
 
 
 @parametrize_with_checks([LMNN(max_iter=20)])

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import nearkin
-from conftest import blobs
 from nearkin import SLNE, Preprocess, SoftVotingKNN, _safetensors
 from nearkin._safetensors import FileFormatError
+from samples import blobs
 
 DTYPES = ["f4", "f8", "f2", "i8", "i4", "i2", "i1", "u1", "?"]
 

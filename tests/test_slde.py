@@ -11,10 +11,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
 import oracle
-from conftest import blobs
 from nearkin import SLDE, SLNE, SoftVotingKNN
 from nearkin.baselines import LMNN
 from nearkin.neighbors import nearest
+from samples import blobs
 
 EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0}
 

@@ -7,11 +7,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from conftest import blobs
 from nearkin import SLNE
 from nearkin._threads import limited
 from nearkin.neighbors import nearest
 from nearkin.votes import Vote
+from samples import blobs
 
 
 @parametrize_with_checks([SLNE(), SLNE(psd=True), SLNE(rule="softmax", early_stopping=True)])

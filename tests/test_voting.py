@@ -9,10 +9,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from conftest import blobs
 from nearkin import SLNE, Preprocess, SoftVotingKNN
 from nearkin.neighbors import nearest
 from nearkin.votes import KINDS, Vote, choose, probabilities
+from samples import blobs
 
 
 @parametrize_with_checks(
