@@ -10,9 +10,9 @@ centres; neighbours are exact. "bytes" counts the gathered rows, "flops" the mat
 import argparse
 import resource
 
-import machine
 import numpy as np
 
+import machine
 from nearkin import SLNE
 from nearkin._blas import serial_blas
 from nearkin._learning import Learner
@@ -110,7 +110,7 @@ def memory(n=60_000, D=500, k=50):
     graph = neighborhoods(lists, y)
     size = sum(a.nbytes for a in graph.arrays)
     print(f"\nmemory of a fit on {n}×{D} beside X and the lists: {grown >> 10} MiB "
-          f"(graph {size >> 20} MiB, M {D * D * 4 / 2**20:.1f} MiB, X {X.nbytes >> 20} MiB)")  # fmt: skip
+          f"(graph {size >> 20} MiB, M {D * D >> 18} MiB, X {X.nbytes >> 20} MiB)")  # fmt: skip
 
 
 if __name__ == "__main__":
