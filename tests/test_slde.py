@@ -1,4 +1,5 @@
 import os
+import resource
 import signal
 import threading
 import time
@@ -235,11 +236,25 @@ def test_read_only_folder(data, tmp_path):
         SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path / "run").fit(*data)
 
 
-def test_full_disk(data):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full")
-    with pytest.raises(OSError, match=r"cache_dir|Not a directory|File exists"):
-        SLDE(SLNE(**EASY), n_members=2, cache_dir="/dev/full").fit(*data)
+def test_full_disk(data, tmp_path):
+    """A limit on the size of files stands for a disk that fills up."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="the disk is full"):
+            SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path).fit(*data)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not list(tmp_path.glob("*part*")) + list(tmp_path.glob("member-*"))
+
+
+def test_a_folder_that_is_a_file(data, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FileExistsError):
+        SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path / "file").fit(*data)
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """Files that are whole or not there: write aside, then rename."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+# Numpy reports a short write without a number.
+_NO_ROOM = (None, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @contextmanager
@@ -20,6 +24,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ('whole', ['a.txt'])
     """
     target = Path(path)
+    if target.exists() and not target.is_file():  # a rename would replace a folder or a device
+        raise FileExistsError(f"{target} exists and is not a regular file; give another name")
     # The suffix stays, because numpy appends one of its own to names that lack it.
     aside = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
     try:
@@ -27,6 +33,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         with open(aside, "rb+") as written:
             os.fsync(written.fileno())
         os.replace(aside, target)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise OSError(
+                f"{target} could not be written ({error}): the disk is full; make room and try again"
+            ) from error
+        raise
     finally:
         with suppress(FileNotFoundError):
             aside.unlink()

@@ -290,13 +290,14 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         return self.classes_[np.concatenate(best)]
 
     def kneighbors(
-        self, X: ArrayLike, n_neighbors: int | None = None
+        self, X: ArrayLike, n_neighbors: int | None = None, rerank: bool = True
     ) -> tuple[NDArray[np.int32], Array]:
-        """The most similar database rows: the shortlist, re-ranked.
+        """The most similar database rows: the shortlist, re-ranked, or as it is.
 
         Returns
         -------
-        indices, similarities : (m, n_neighbors) arrays, most similar first
+        indices, similarities : (m, n_neighbors) arrays
+            Most similar first; with ``rerank=False``, nearest first.
         """
         queries = self._queries(X)
         indices = self._shortlist(queries, None)
@@ -304,6 +305,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if not 1 <= n <= indices.shape[1]:
             raise ValueError(f"n_neighbors={n} must lie between 1 and {indices.shape[1]}")
         scores = self._scores(queries, indices)
+        if not rerank:
+            return indices[:, :n], scores[:, :n]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
         return np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1)
 

@@ -1,0 +1,52 @@
+"""What commands print: text for people, JSON for machines."""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def emit(result: Mapping[str, Any], as_json: bool) -> None:
+    """Print a result: one JSON object, or a line for each entry."""
+    if as_json:
+        typer.echo(json.dumps(result, ensure_ascii=False, default=str))
+        return
+    width = max((len(name) for name in result), default=0)
+    for name, value in result.items():
+        typer.echo(f"{name.replace('_', ' '):<{width}}  {_readable(value)}")
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_readable(v)}" for k, v in value.items())
+    if isinstance(value, list):
+        return "; ".join(_readable(item) for item in value)
+    return str(value)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings as one line each, without the source they come from."""
+    before = warnings.showwarning
+
+    def show(message: Any, *_: Any, **__: Any) -> None:
+        typer.echo(f"note: {message}", err=True)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def loud() -> int:
+    """Verbosity: progress for a person at a terminal, silence for everybody else."""
+    return int(sys.stderr.isatty())

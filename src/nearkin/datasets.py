@@ -1,0 +1,143 @@
+"""Rows and labels from files: .npy (memory-mapped), .npz, parquet, CSV."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+Path_ = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows, and their labels if the file has any."""
+
+    rows: NDArray[Any]
+    labels: NDArray[Any] | None = None
+
+
+def read(path: Path_, labels: Path_ | None = None, label_column: str | None = None) -> Dataset:
+    r"""Read rows, and labels from the same file, a column of it, or a file of their own.
+
+    Parameters
+    ----------
+    path : path
+        ``.npy``: one (n, D) array. ``.npz``: arrays ``X`` and, if there are labels, ``y``.
+        ``.parquet`` and ``.csv``: a column a dimension; labels in `label_column`, or else in a
+        column named ``label`` or ``y``.
+    labels : path, optional
+        ``.npy``, or a text file with a label a line.
+    label_column : str, optional
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "rows.csv"
+    >>> _ = path.write_text("a,b,label\n1,2,cat\n3,4,dog\n")
+    >>> data = read(path)
+    >>> data.rows.tolist(), data.labels.tolist()
+    ([[1.0, 2.0], [3.0, 4.0]], ['cat', 'dog'])
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; give a .npy, .npz, .parquet or .csv file")
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path} has the ending {path.suffix!r}; one of {', '.join(_READERS)} is "
+                         "expected")  # fmt: skip
+    rows, own = reader(path, label_column)
+    found = own if labels is None else read_labels(labels)
+    if rows.ndim != 2:
+        raise ValueError(
+            f"{path} holds an array of shape {rows.shape}; (rows, columns) is expected"
+        )
+    if found is not None and len(found) != len(rows):
+        raise ValueError(f"{labels or path} holds {len(found)} labels for {len(rows)} rows")
+    return Dataset(rows, found)
+
+
+def read_labels(path: Path_) -> NDArray[Any]:
+    """Labels from a ``.npy`` file or a text file with a label a line."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; give a file of labels")
+    if path.suffix == ".npy":
+        return _array(path, None)[0]
+    return np.array(path.read_text(encoding="utf-8").splitlines())
+
+
+def _array(path: Path, _: str | None) -> tuple[NDArray[Any], None]:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False), None
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a whole .npy file of numbers ({error})") from None
+
+
+def _archive(path: Path, _: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if "X" not in file:
+                raise ValueError(f"it holds {', '.join(file.files) or 'nothing'}, but no array X")
+            return file["X"], file.get("y")
+    except (ValueError, OSError, EOFError, BadZipFile) as error:
+        raise ValueError(f"{path} cannot be used ({error}); an .npz file with arrays X and y is "
+                         "expected") from None  # fmt: skip
+
+
+def _parquet(path: Path, column: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    try:
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import read_table
+    except ImportError:
+        raise ImportError("parquet files need pyarrow: pip install 'nearkin[parquet]'") from None
+    try:
+        table = read_table(path)
+    except ArrowInvalid as error:
+        raise ValueError(f"{path} is not a whole parquet file ({error})") from None
+    names = table.column_names
+    label, columns = _label_column(path, names, column)
+    if len(columns) == 1 and str(table.schema.field(columns[0]).type).startswith(("list", "fixed")):
+        rows = np.array(table[columns[0]].to_pylist(), np.float32)  # one column of vectors
+    else:
+        rows = np.column_stack([table[name].to_numpy() for name in columns]).astype(np.float32)
+    return rows, None if label is None else np.array(table[label].to_pylist())
+
+
+def _csv(path: Path, column: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    import csv
+
+    with open(path, newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    if len(lines) < 2:
+        raise ValueError(
+            f"{path} holds {len(lines)} lines; a header and at least one row is needed"
+        )
+    label, columns = _label_column(path, lines[0], column)
+    places = [lines[0].index(name) for name in columns]
+    try:
+        rows = np.array([[line[p] for p in places] for line in lines[1:]], dtype=np.float32)
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{path} has a cell that is no number ({error})") from None
+    if label is None:
+        return rows, None
+    return rows, np.array([line[lines[0].index(label)] for line in lines[1:]])
+
+
+def _label_column(path: Path, names: list[str], wanted: str | None) -> tuple[str | None, list[str]]:
+    if wanted is not None and wanted not in names:
+        raise ValueError(f"{path} has no column {wanted!r}; it has {', '.join(names[:20])}")
+    label = wanted or next((name for name in ("label", "y") if name in names), None)
+    return label, [name for name in names if name != label]
+
+
+_READERS: dict[str, Callable[[Path, str | None], tuple[NDArray[Any], NDArray[Any] | None]]] = {
+    ".npy": _array,
+    ".npz": _archive,
+    ".parquet": _parquet,
+    ".csv": _csv,
+}
