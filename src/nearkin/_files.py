@@ -36,7 +36,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise OSError(
-                f"{target} could not be written ({error}): the disk is full; make room and try again"
+                f"{target} could not be written ({error}): the disk is full; make room for it"
             ) from error
         raise
     finally:

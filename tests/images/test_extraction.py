@@ -1,0 +1,192 @@
+"""Extraction: any number of processes, interruptions of every kind, bad files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nearkin.images import UnreadableImages
+from nearkin.images.extraction import extract, fingerprint
+
+
+class Toy:
+    """The length of each file; an empty one cannot be used. Notes what it was asked for."""
+
+    def __init__(self, log: Path, delay: float = 0.0) -> None:
+        self.log, self.delay = log, delay
+
+    def encode(self, sources):
+        time.sleep(self.delay)
+        with open(self.log, "a") as log:
+            log.write("".join(f"{Path(source).name}\n" for source in sources))
+        sizes = [Path(source).stat().st_size for source in sources]
+        rows = np.outer(sizes, [1, 2, 3]).astype(np.float32)
+        return rows, {i: "empty" for i, size in enumerate(sizes) if not size}
+
+    def asked(self):
+        return self.log.read_text().split()
+
+
+def files(folder, sizes):
+    paths = []
+    for i, size in enumerate(sizes):
+        paths.append(str(folder / f"{i:02d}.bin"))
+        Path(paths[-1]).write_bytes(b"x" * size)
+    return paths
+
+
+def run(toy, paths, out=None, dtype="float32", n_jobs=1, on_error="raise", settings=None):
+    return extract(
+        toy, paths, settings or {}, (4, 3), out=out, dtype=dtype, n_jobs=n_jobs, on_error=on_error
+    )
+
+
+@pytest.fixture
+def toy(tmp_path):
+    return Toy(tmp_path / "log")
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("to_file", [False, True])
+def test_rows_are_in_order(tmp_path, toy, n_jobs, to_file):
+    paths = files(tmp_path, range(1, 12))
+    out = tmp_path / "f.npy" if to_file else None
+    features, failed = run(toy, paths, out, n_jobs=n_jobs)
+    assert failed == []
+    assert features[:, 2].tolist() == [3 * size for size in range(1, 12)]
+    assert isinstance(features, np.memmap) == to_file
+
+
+def test_half_precision(tmp_path, toy):
+    paths = files(tmp_path, [3, 5])
+    assert run(toy, paths, dtype="float16")[0].dtype == np.float16
+    assert run(toy, paths, tmp_path / "f.npy", dtype="float16")[0].dtype == np.float16
+
+
+def test_done_is_not_done_again(tmp_path, toy):
+    paths = files(tmp_path, range(1, 8))
+    run(toy, paths, tmp_path / "f.npy")
+    again, _ = run(toy, paths, tmp_path / "f.npy")
+    assert len(toy.asked()) == 7
+    assert again[:, 0].tolist() == list(range(1, 8))
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_bad_files_raise_at_the_end(tmp_path, toy, to_file):
+    paths = files(tmp_path, [5, 0, 5, 5, 5, 0])
+    with pytest.raises(UnreadableImages, match="2 of 6 images could not be used") as caught:
+        run(toy, paths, tmp_path / "f.npy" if to_file else None)
+    assert caught.value.failed == [(paths[1], "empty"), (paths[5], "empty")]
+    assert f"{paths[5]}: empty" in str(caught.value)
+    assert len(toy.asked()) == 6
+    assert not (tmp_path / "f.npy").exists()
+
+
+def test_mended_files_are_all_that_is_done_next(tmp_path, toy):
+    paths = files(tmp_path, [5, 5, 5, 5, 5, 0, 5, 5, 5])
+    with pytest.raises(UnreadableImages, match="the other rows are kept"):
+        run(toy, paths, tmp_path / "f.npy")
+    Path(paths[5]).write_bytes(b"mended")
+    toy.log.unlink()
+    features, _ = run(toy, paths, tmp_path / "f.npy")
+    assert toy.asked() == ["04.bin", "05.bin", "06.bin", "07.bin"]  # its chunk
+    assert features[:, 0].tolist() == [5, 5, 5, 5, 5, 6, 5, 5, 5]
+
+
+def test_skipped_files_leave_zeros_and_can_be_mended_later(tmp_path, toy):
+    paths = files(tmp_path, [5, 0, 5])
+    with pytest.warns(UserWarning, match="1 of 3 images could not be used and have rows of zeros"):
+        features, failed = run(toy, paths, tmp_path / "f.npy", on_error="skip")
+    assert features[:, 0].tolist() == [5, 0, 5]
+    assert failed == [(paths[1], "empty")]
+    with pytest.raises(UnreadableImages):
+        run(toy, paths, tmp_path / "f.npy")
+    Path(paths[1]).write_bytes(b"ok")
+    assert run(toy, paths, tmp_path / "f.npy")[0][:, 0].tolist() == [5, 2, 5]
+
+
+def test_long_lists_are_cut_in_the_message_only(tmp_path, toy):
+    with pytest.raises(UnreadableImages, match="… and 10 more") as caught:
+        run(toy, files(tmp_path, [0] * 30))
+    assert len(caught.value.failed) == 30
+
+
+def test_other_images_or_settings_are_refused(tmp_path, toy):
+    paths = files(tmp_path, [1, 2, 3])
+    run(toy, paths, tmp_path / "f.npy", settings={"words": 8})
+    with pytest.raises(FileExistsError, match="words: 8 then, 9 now"):
+        run(toy, paths, tmp_path / "f.npy", settings={"words": 9})
+    with pytest.raises(FileExistsError, match="other images"):
+        run(toy, paths[::-1], tmp_path / "f.npy", settings={"words": 8})
+
+
+def test_fingerprint_is_of_absolute_paths_and_of_bytes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert fingerprint(["a"]) == fingerprint([tmp_path / "a"])
+    assert fingerprint(["a", "b"]) != fingerprint(["b", "a"]) != fingerprint(["ab"])
+    assert fingerprint([b"a"]) != fingerprint([b"b"])
+    assert fingerprint(["\udcff"])
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from images.test_extraction import Toy, run
+folder, n_jobs = Path(sys.argv[2]), int(sys.argv[3])
+paths = sorted(str(path) for path in folder.glob("*.bin"))
+run(Toy(folder / "log", delay=0.15), paths, folder / "f.npy", n_jobs=n_jobs)
+"""
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_killed_and_resumed(tmp_path, n_jobs):
+    paths = files(tmp_path, range(1, 41))
+    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parents[1])]
+    process = subprocess.Popen(
+        [*command, str(tmp_path), str(n_jobs)], start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    journal = tmp_path / "f.npy.journal"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if journal.exists() and journal.read_text().count("rows") >= 3:
+            break
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = journal.read_text().count("rows")
+    assert 3 <= done < 10
+    toy = Toy(tmp_path / "log after")
+    features, _ = run(toy, paths, tmp_path / "f.npy")
+    assert len(toy.asked()) == 40 - 4 * done
+    assert features[:, 1].tolist() == [2 * size for size in range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"dtype": "float64"}, "dtype='float64'"), ({"on_error": "ignore"}, "on_error='ignore'")],
+)
+def test_bad_options(tmp_path, toy, options, message):
+    with pytest.raises(ValueError, match=f"{message}: expected one of"):
+        run(toy, files(tmp_path, [1]), **options)
+
+
+def test_the_package_is_imported_in_no_time():
+    code = (
+        "import sys, nearkin.images; dir(nearkin.images);"
+        "print([m for m in ('numba', 'sklearn', 'PIL', 'numpy') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_unknown_names():
+    import nearkin.images
+
+    with pytest.raises(AttributeError, match="has no attribute 'LLB'"):
+        nearkin.images.LLB  # noqa: B018
