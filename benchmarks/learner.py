@@ -102,13 +102,14 @@ def growth(k=50, D=256):
 
 
 def memory(n=60_000, D=500, k=50):
+    """Growth of the peak, in a process that has seen nothing larger before."""
     X, y = clustered(n, D)
-    lists = nearest(X, k)[0]
+    lists = np.random.default_rng(0).integers(0, n, (n, k), dtype=np.int32)
+    SLNE(max_epochs=1, random_state=0).fit(X[:500], y[:500])  # compile
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     SLNE(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    graph = neighborhoods(lists, y)
-    size = sum(a.nbytes for a in graph.arrays)
+    size = sum(a.nbytes for a in neighborhoods(lists, y).arrays)
     print(f"\nmemory of a fit on {n}×{D} beside X and the lists: {grown >> 10} MiB "
           f"(graph {size >> 20} MiB, M {D * D >> 18} MiB, X {X.nbytes >> 20} MiB)")  # fmt: skip
 

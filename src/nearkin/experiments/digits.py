@@ -144,7 +144,7 @@ def _strips(split: Split) -> Iterator[str]:
     learned = _slne("softmax").fit(X, y)
     near = {"plain": plain.kneighbors(Q, SHOWN)[0], "learned": learned.kneighbors(Q, SHOWN)[0]}
     wrong = (y[near["plain"]] != truth[:, None]).sum(axis=1)
-    for i in np.argsort(-wrong, kind="stable")[:8]:
+    for i in np.argsort(np.abs(wrong - SHOWN / 2), kind="stable")[:8]:
         strips = "".join(
             report.strip(
                 name,
