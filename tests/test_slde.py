@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info
 
 import nearkin
 import oracle
 from nearkin import SLDE, SLNE, SoftVotingKNN
+from nearkin._threads import n_threads
 from nearkin.baselines import LMNN
 from nearkin.neighbors import nearest
 from samples import blobs
@@ -183,6 +185,37 @@ def test_a_folder_of_another_run_is_refused(data, tmp_path):
         with pytest.raises(ValueError, match="belongs to a run with other data or parameters"):
             SLDE(cache_dir=tmp_path, **settings).fit(rows, y)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_classifier_with_a_folder_fits_twice(data, tmp_path):
+    """Once without the held-out rows and once with all; both are kept, and found again."""
+    X, y = data
+
+    def fit():
+        ensemble = SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path)
+        return SoftVotingKNN(ensemble, random_state=0).fit(X, y).similarity_.matrix_
+
+    first = fit()
+    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("member-*")}
+    assert len(files) == 4
+    np.testing.assert_array_equal(first, fit())
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("member-*")} == files
+
+
+class Counting(SLNE):
+    """Notes how many threads each library may use while a member is learned."""
+
+    def fit(self, X, y, neighbors=None):
+        super().fit(X, y, neighbors=neighbors)
+        libraries = [library["num_threads"] for library in threadpool_info()]
+        self.history_ = [max([n_threads(), *libraries])]
+        return self
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_member_uses_one_thread(data, n_jobs):
+    model = SLDE(Counting(**EASY), n_members=2, n_jobs=n_jobs).fit(*data)
+    assert model.histories_ == [[1], [1]]
 
 
 class Suicidal(SLNE):

@@ -207,13 +207,16 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
                 _learn(self.similarity_, self.database_, y, lists)
             return
         graph = as_graph(lists, len(held))
+        unfitted = self.similarity_
         if not fitted:
-            _learn(self.similarity_, self.database_, y, without(graph, held), held)
+            self.similarity_ = _learn(
+                _apart(unfitted), self.database_, y, without(graph, held), held
+            )
         indices = self._voters(lists, graph, np.flatnonzero(held))
         scores = self._scores(self.database_[held], indices)
         self._choose(scores, self.labels_[indices], self.labels_[held])
         if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
-            self.similarity_ = _learn(clone(self.similarity_), self.database_, y, lists)
+            self.similarity_ = _learn(unfitted, self.database_, y, lists)
 
     def _voters(self, lists: Any, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int32]:
         """Shortlists of the held-out rows: the nearest first, where lists say which are."""
@@ -333,6 +336,14 @@ def _seeded(part: Any, rng: Any) -> Any:
     names = [name for name in sorted(part.get_params()) if name.split("__")[-1] == "random_state"]
     unset = [name for name in names if part.get_params()[name] is None]
     return part.set_params(**{name: rng.randint(2**31 - 1) for name in unset})
+
+
+def _apart(learner: Any) -> Any:
+    """A clone for the fit without the held-out rows, with a folder of its own for its files."""
+    learner = clone(learner)
+    if getattr(learner, "cache_dir", None):
+        learner.set_params(cache_dir=os.path.join(learner.cache_dir, "held-out"))
+    return learner
 
 
 def _learn(

@@ -79,7 +79,6 @@ def train(
             model = nearkin.SoftVotingKNN(
                 learner, n_neighbors=n_neighbors, vote=vote, index=index, random_state=seed,
                 preprocess=prepare,
-                refit=cache_dir is None,  # finished members belong to one set of rows
             )  # fmt: skip
             with _connected(cluster) if cluster else nullcontext():
                 model.fit(X, y, neighbors=_lists(neighbors))
