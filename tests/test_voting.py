@@ -246,3 +246,30 @@ def test_bad_questions():
             call()
     with pytest.warns(UserWarning, match="all of them vote"):
         SoftVotingKNN(n_neighbors=81, vote="power").fit(X, y)
+
+
+def test_hub_correction_takes_off_the_mean_similarity_of_the_surroundings():
+    X, y = blobs(n=200)
+    learner = SLNE(n_neighbors=10, max_epochs=2)
+    model = SoftVotingKNN(learner, hub_share=0.5, vote="power", random_state=0).fit(X, y)
+    M, near = model.similarity_.matrix_.astype(float), nearest(X, 50)[0]
+    expected = [0.5 * np.mean(X[row] @ M @ x) for row, x in zip(near, X)]
+    np.testing.assert_allclose(model.hub_bias_, expected, rtol=1e-3, atol=1e-5)
+    indices, scores = model.kneighbors(X[:3], 7)
+    pairs = np.einsum("nd,nkd->nk", X[:3] @ M, X[indices])
+    np.testing.assert_allclose(scores, pairs - model.hub_bias_[indices], atol=1e-4)
+    with pytest.raises(ValueError, match=r"hub_share=0\.5 needs a similarity with matrix_"):
+        SoftVotingKNN(NoMatrix(), hub_share=0.5, vote="power").fit(X, y)
+
+
+class NoMatrix:
+    def similarity(self, X, Z):
+        return X @ Z.T
+
+
+def test_the_learner_gets_as_many_neighbours_as_it_asks_for():
+    """Also where the shortlist is longer."""
+    X, y = blobs(n=200)
+    learner = SLNE(n_neighbors=10, max_epochs=2, random_state=0)
+    inside = SoftVotingKNN(learner, n_neighbors=60, vote="power").fit(X, y).similarity_.matrix_
+    np.testing.assert_array_equal(inside, learner.fit(X, y).matrix_)

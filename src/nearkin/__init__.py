@@ -16,17 +16,31 @@ _HOME = {
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.voting",
     "Preprocess": "nearkin.preprocess",
+    "FourierLift": "nearkin.lift",
+    "tune": "nearkin.tuning",
     "load": "nearkin.persistence",
     "save": "nearkin.persistence",
 }
 
-__all__ = ["SLDE", "SLNE", "Preprocess", "SoftVotingKNN", "__version__", "load", "save"]
+__all__ = [
+    "SLDE",
+    "SLNE",
+    "FourierLift",
+    "Preprocess",
+    "SoftVotingKNN",
+    "__version__",
+    "load",
+    "save",
+    "tune",
+]  # fmt: skip
 
 if TYPE_CHECKING:
+    from nearkin.lift import FourierLift
     from nearkin.persistence import load, save
     from nearkin.preprocess import Preprocess
     from nearkin.slde import SLDE
     from nearkin.slne import SLNE
+    from nearkin.tuning import tune
     from nearkin.voting import SoftVotingKNN
 
 

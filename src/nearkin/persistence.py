@@ -19,6 +19,12 @@ CLASSES = {
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.voting",
     "Preprocess": "nearkin.preprocess",
+    "FourierLift": "nearkin.lift",
+    "LMNN": "nearkin.baselines.lmnn",
+    "LLC": "nearkin.images.llc",
+    "Codebook": "nearkin.images.codebook",
+    "DenseSIFT": "nearkin.images.sift",
+    "OnnxEncoder": "nearkin.images.onnx",
     "Vote": "nearkin.votes",
     "Fixed": "nearkin.projections",
     "Random": "nearkin.projections",
@@ -95,8 +101,8 @@ def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
 def _state(model: Any) -> dict[str, Any]:
     """Parameters and learned attributes, without what only lives in a process."""
     state = dict(vars(model))
-    for name in [key for key in state if key.startswith("_cached")]:
-        del state[name]
+    for name in [key for key in state if key.startswith("_cached") or key == "failed_"]:
+        del state[name]  # an index that is built again, paths that belong to one run
     for name in ("callback", "random_state", "cache_dir"):
         if name in state and not isinstance(state[name], int):
             state[name] = None

@@ -16,6 +16,8 @@ Indices = NDArray[np.int32]
 # the cache until it has been searched.
 BLOCK = 256
 STRIDE = 32
+# Not minus infinity, which fastmath takes to be impossible.
+LOWEST = np.finfo(np.float32).min
 
 
 def nearest_words(descriptors: Floats, words: Floats, k: int) -> Indices:
@@ -41,7 +43,7 @@ def _best(scores: Floats, half_norms: Floats, found: Indices) -> None:  # pragma
         for j in range(n_words):
             row[j] -= half_norms[j]
         # The k-th largest of the strides' maxima is a floor: most strides hold nothing above it.
-        best[:] = -np.float32(np.inf)
+        best[:] = LOWEST
         for s in range(len(tops)):
             stride = row[s * STRIDE : (s + 1) * STRIDE]
             top = stride[0]
@@ -51,7 +53,7 @@ def _best(scores: Floats, half_norms: Floats, found: Indices) -> None:  # pragma
             if top > best[k - 1]:
                 _insert(top, s, best, found[i])
         floor = best[k - 1]
-        best[:] = -np.float32(np.inf)
+        best[:] = LOWEST
         for s in range(len(tops)):
             if tops[s] >= floor:
                 for j in range(s * STRIDE, min((s + 1) * STRIDE, n_words)):
@@ -60,7 +62,9 @@ def _best(scores: Floats, half_norms: Floats, found: Indices) -> None:  # pragma
 
 
 @njit(cache=True, nogil=True)
-def _insert(score: np.float32, index: int, best: Floats, found: Indices) -> None:  # pragma: no cover
+def _insert(
+    score: np.float32, index: int, best: Floats, found: Indices
+) -> None:  # pragma: no cover
     """Sort a score above the last of `best` into it."""
     place = len(best) - 1
     while place > 0 and score > best[place - 1]:
@@ -145,14 +149,13 @@ def max_pool(
                 pooled[word] = max(pooled[word], weights[i, a])
 
 
-def pyramid_cells(
-    centres: Floats, shape: tuple[int, int], pyramid: tuple[int, ...]
-) -> Indices:
+def pyramid_cells(centres: Floats, shape: tuple[int, int], pyramid: tuple[int, ...]) -> Indices:
     """n×levels: the cell of each centre (y, x) in each g×g grid, numbered through all levels."""
     cells = np.empty((len(centres), len(pyramid)), dtype=np.int32)
+    sides = np.array(shape, dtype=np.float32)
     offset = 0
     for level, grid in enumerate(pyramid):
-        y, x = (centres * grid // np.array(shape, dtype=np.float32)).astype(np.int32).T
+        y, x = (centres * np.float32(grid) / sides).astype(np.int32).T
         cells[:, level] = offset + y * grid + x
         offset += grid * grid
     return cells

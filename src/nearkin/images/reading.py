@@ -2,7 +2,7 @@
 
 import io
 import os
-import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -35,34 +35,29 @@ def read_grey(source: Source, max_side: int | None = None) -> NDArray[np.uint8]:
     >>> image.shape, int(image.min())
     ((100, 300), 255)
     """
-    return _read(source, "L", max_side)
+    return _read(source, "L", max_side, lambda image: _shrink(image, max_side))
 
 
-def read_rgb(source: Source, size: tuple[int, int], crop: float = 1.0) -> NDArray[np.uint8]:
-    """Decode to RGB, H×W×3 of exactly `size` (height, width).
+def read_window(
+    source: Source, size: tuple[int, int], crop: float = 1.0, mode: str = "RGB"
+) -> NDArray[np.uint8]:
+    """Decode to `mode` (RGB or L), exactly `size` (height, width).
 
     The largest centred window with the proportions of `size`, less the share `1 - crop` of its
-    border, is resized in one go, so that no part of it is interpolated twice.
+    sides, is resized in one go.
     """
-    return _read(source, "RGB", None, size, crop)
+    return _read(source, mode, max(size), lambda image: _fit(image, size, crop))
 
 
 def _read(
-    source: Source,
-    mode: str,
-    max_side: int | None,
-    size: tuple[int, int] | None = None,
-    crop: float = 1.0,
+    source: Source, mode: str, side: int | None, resize: Callable[["Image"], "Image"]
 ) -> NDArray[np.uint8]:
     pillow = _pillow()
     try:
-        with warnings.catch_warnings():
-            # Damaged metadata and sizes below the limit are no reason to speak up.
-            warnings.simplefilter("ignore")
-            image = _decode(pillow, source, max_side or max(size or (0,)))
-            image = image.convert(mode)
-            image = _fit(image, size, crop) if size else _shrink(image, max_side)
-            return np.asarray(image)
+        image = _decode(pillow, source, side)
+        # Transparency goes last: a small image is cheaper to lay on white than a large one.
+        image = resize(image if image.mode == "RGBA" else image.convert(mode))
+        return np.asarray(_on_white(pillow, image).convert(mode))
     except ImageError:
         raise
     except Exception as error:  # decoders raise anything at all on damaged files
@@ -73,50 +68,57 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError(
-            "reading images needs Pillow: pip install 'nearkin[images]'"
-        ) from error
+        raise ImportError("reading images needs Pillow: pip install 'nearkin[images]'") from error
     return Image
 
 
 def _reason(error: Exception) -> str:
+    if type(error).__name__ == "UnidentifiedImageError":
+        return f"not an image that can be read ({', '.join(FORMATS)})"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    text = str(error).split("<_io.BytesIO")[0].strip()
-    return text or type(error).__name__
+    return str(error) or type(error).__name__
 
 
-def _decode(pillow: Any, source: Source, wanted_side: int) -> "Image":
-    """Open, refuse bombs, decode, turn upright, bring to L or RGB."""
-    from PIL import ImageOps
-
+def _decode(pillow: Any, source: Source, side: int | None) -> "Image":
+    """Open, refuse bombs, decode, turn upright, bring to 8 bits."""
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     with pillow.open(file, formats=FORMATS) as image:
         width, height = image.size
         if width * height > MAX_PIXELS:
             raise ImageError(f"{width}×{height} pixels, more than {MAX_PIXELS:,}")
-        if wanted_side:
+        if side is not None:
             # JPEG decodes at a half, quarter or eighth for little; keep twice the wanted side.
-            image.draft(None, (2 * wanted_side, 2 * wanted_side))
+            image.draft(None, (2 * side, 2 * side))
         image.load()
-        return _to_eight_bits(pillow, _upright(ImageOps, image))
+        return _eight_bits(pillow, _upright(image))
 
 
-def _upright(image_ops: Any, image: "Image") -> "Image":
+def _upright(image: "Image") -> "Image":
+    from PIL import ImageOps
+
     try:
-        return image_ops.exif_transpose(image)
+        return ImageOps.exif_transpose(image)
     except Exception:  # unreadable EXIF: the pixels are still good
         return image
 
 
-def _to_eight_bits(pillow: Any, image: "Image") -> "Image":
+def _eight_bits(pillow: Any, image: "Image") -> "Image":
+    """To L, RGB or, if some of it is transparent, RGBA."""
     if image.mode == "F" or image.mode.startswith("I"):
-        return pillow.fromarray(_rescale(np.asarray(image)))
+        grey: Image = pillow.fromarray(_rescale(np.asarray(image)))
+        return grey
     if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = pillow.new("RGBA", image.size, "white")
-        return pillow.alpha_composite(white, image).convert("RGB")
+        return image.convert("RGBA")
     return image if image.mode == "L" else image.convert("RGB")
+
+
+def _on_white(pillow: Any, image: "Image") -> "Image":
+    if image.mode != "RGBA":
+        return image
+    white = pillow.new("RGBA", image.size, "white")
+    flat: Image = pillow.alpha_composite(white, image).convert("RGB")
+    return flat
 
 
 def _rescale(values: NDArray[Any]) -> NDArray[np.uint8]:
@@ -139,7 +141,8 @@ def _shrink(image: "Image", max_side: int | None) -> "Image":
 def _fit(image: "Image", size: tuple[int, int], crop: float) -> "Image":
     height, width = size
     scale = crop * min(image.width / width, image.height / height)
-    left = (image.width - width * scale) / 2
-    top = (image.height - height * scale) / 2
-    box = (left, top, left + width * scale, top + height * scale)
+    # Rounding must not move the window out of the image.
+    left = max(0.0, (image.width - width * scale) / 2)
+    top = max(0.0, (image.height - height * scale) / 2)
+    box = (left, top, image.width - left, image.height - top)
     return image.resize((width, height), resample=_pillow().Resampling.BICUBIC, box=box)

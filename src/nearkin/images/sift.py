@@ -21,7 +21,8 @@ CLIP = 0.2
 BLANK = 0.005
 # arctan(r)·4/π = r · (A0 + A1 r² + … + A5 r¹⁰) on [0, 1], a minimax fit.
 ARCTAN = tuple(
-    np.float32(a) for a in (1.2732105, -0.42350846, 0.24642281, -0.14823775, 0.06703163, -0.01492088)
+    np.float32(a)
+    for a in (1.2732105, -0.42350846, 0.24642281, -0.14823775, 0.06703163, -0.01492088)
 )
 
 
@@ -32,7 +33,7 @@ class Patches(NamedTuple):
     centres: Floats
 
 
-class DenseSIFT(TransformerMixin, BaseEstimator):
+class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """SIFT descriptors of patches on a regular grid.
 
     A descriptor is 4×4 spatial bins of 8 gradient orientations. Pixels vote for the two nearest
@@ -101,8 +102,9 @@ class DenseSIFT(TransformerMixin, BaseEstimator):
     def _check(self) -> None:
         if not (isinstance(self.step, int | np.integer) and self.step > 0):
             raise ValueError(f"step={self.step!r}: expected a positive number of pixels")
-        sizes = np.atleast_1d(np.asarray(self.patch_sizes))
-        if sizes.size == 0 or sizes.dtype.kind not in "iu" or (sizes % BINS).any() or min(sizes) < 8:
+        sizes = np.asarray(self.patch_sizes)
+        whole = sizes.ndim == 1 and sizes.dtype.kind in "iu"
+        if not whole or (sizes % BINS).any() or sizes.min() < 2 * BINS:
             raise ValueError(
                 f"patch_sizes={self.patch_sizes!r}: expected multiples of 4, of at least 8 pixels"
             )
@@ -169,7 +171,7 @@ def _orientation_votes(columns: Floats) -> Floats:  # pragma: no cover
 
 @njit(cache=True, nogil=True, fastmath=True, inline="always")
 def _eighths(dy: np.float32, dx: np.float32) -> np.float32:  # pragma: no cover
-    """arctan2 in eighths of a turn, 0 to 8, off by 2e-6 at most; the library's does not vectorise."""
+    """arctan2 in eighths of a turn, 0 to 8, off by 2e-6; the library's does not vectorise."""
     across, up = abs(dx), abs(dy)
     ratio = min(across, up) / max(max(across, up), np.float32(1e-30))
     square = ratio * ratio

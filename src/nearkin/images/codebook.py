@@ -1,0 +1,111 @@
+"""The codebook: k-means words, and descriptors written as combinations of a few of them."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearkin.images.coding import codes, nearest_words
+
+ITERATIONS = 25
+
+
+class Codebook(TransformerMixin, BaseEstimator):
+    """Words found by k-means; transforms descriptors to their LLC codes.
+
+    Parameters
+    ----------
+    n_words : int
+        Number of words.
+    n_neighbors : int
+        Words that a descriptor is written with: its nearest ones.
+    beta : float
+        Regularisation of the codes, relative to the trace of the local covariance.
+    random_state : int or None
+        Seed of k-means.
+
+    Attributes
+    ----------
+    words_ : array of shape (n_words, n_features)
+        The words, float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(500, 8))
+    >>> codebook = Codebook(n_words=16, n_neighbors=3).fit(X)
+    >>> codes = codebook.transform(X)
+    >>> codes.shape, codes[0].nnz, round(float(codes[0].sum()), 3)
+    ((500, 16), 3, 1.0)
+    """
+
+    def __init__(
+        self,
+        n_words: int = 2048,
+        n_neighbors: int = 5,
+        beta: float = 1e-4,
+        random_state: int | None = 0,
+    ) -> None:
+        self.n_words = n_words
+        self.n_neighbors = n_neighbors
+        self.beta = beta
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the words of descriptors, one a row."""
+        X = self._rows(X, reset=True)
+        check_coding(self.n_words, self.n_neighbors, self.beta)
+        if len(X) < self.n_words:
+            raise ValueError(
+                f"n_words={self.n_words} needs at least as many descriptors, got "
+                f"n_samples={len(X)}: give more images, or lower n_words"
+            )
+        import faiss
+
+        kmeans = faiss.Kmeans(
+            X.shape[1],
+            self.n_words,
+            niter=ITERATIONS,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            # Without this faiss writes a warning of its own to standard error.
+            min_points_per_centroid=1,
+        )
+        kmeans.train(X)
+        self.words_ = np.ascontiguousarray(kmeans.centroids, dtype=np.float32)
+        return self
+
+    def transform(self, X: Any) -> csr_matrix:
+        """Codes of descriptors: a sparse row of n_words, `n_neighbors` of them set, sum one."""
+        check_is_fitted(self)
+        X = self._rows(X, reset=False)
+        nearest = nearest_words(X, self.words_, self.n_neighbors)
+        weights = codes(X, self.words_, nearest, self.beta)
+        starts = np.arange(0, nearest.size + 1, self.n_neighbors)
+        return csr_matrix(
+            (weights.ravel(), nearest.ravel(), starts), shape=(len(X), len(self.words_))
+        )
+
+    def _rows(self, X: Any, reset: bool) -> NDArray[np.float32]:
+        rows: NDArray[np.float32] = validate_data(self, X, dtype=np.float32, order="C", reset=reset)
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def check_coding(n_words: int, n_neighbors: int, beta: float) -> None:
+    """Refuse settings that cannot be."""
+    if not (isinstance(n_words, int | np.integer) and n_words >= 1):
+        raise ValueError(f"n_words={n_words!r}: expected a whole number of at least 1")
+    if not (isinstance(n_neighbors, int | np.integer) and 1 <= n_neighbors <= n_words):
+        raise ValueError(
+            f"n_neighbors={n_neighbors!r}: expected a whole number from 1 to n_words={n_words}"
+        )
+    if not beta > 0:
+        raise ValueError(f"beta={beta!r}: expected a positive number, 1e-4 in the LLC paper")

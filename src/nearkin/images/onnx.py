@@ -1,0 +1,285 @@
+"""Any image network in an ONNX file as an encoder."""
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from nearkin.images.extraction import Failed, extract
+from nearkin.images.folder import ImageFolder, sources_of
+from nearkin.images.reading import ImageError, Source, read_window
+
+Floats = NDArray[np.float32]
+
+LAYOUTS = {"NCHW": (1, 2, 3), "NHWC": (3, 1, 2)}  # places of channel, height, width
+MODES = {1: "L", 3: "RGB"}
+TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+
+
+class Plan(NamedTuple):
+    """How to feed a network, from its file and from what the user added."""
+
+    input: str
+    output: str
+    layout: str
+    mode: str
+    size: tuple[int, int]
+    dtype: type
+    batch: int
+
+
+class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """Features of images by an image network.
+
+    The centre of each image is resized to the network's input; each value v in 0…255 becomes
+    ``(v − mean) / scale`` (networks that take bytes get v itself). Size, layout, channels and type
+    of the input are read from the file; where it leaves them open you are asked for them.
+
+    Parameters
+    ----------
+    model : path
+        The ONNX file.
+    output : str or None
+        Name of the output to use; None if there is only one.
+    size : int, (int, int) or None
+        Side, or height and width, of the input in pixels; None to read it from the file.
+    layout : "NCHW", "NHWC" or None
+        Order of batch, channel, height and width; None to read it from the file.
+    mean, scale : float or sequence of 3 floats
+        The default brings values to about −1…1, as for EfficientNet-Lite, MobileNet and
+        Inception. Networks from torchvision or timm mostly want
+        ``mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)``.
+    crop : float
+        Share of the largest centred window that is kept: 0.875 is 224 of 256 pixels.
+    batch_size : int
+        Images a run of the network, if the file leaves it open.
+
+    Attributes
+    ----------
+    failed_ : list of (path, reason)
+        Images that could not be used, after `transform`.
+
+    Examples
+    --------
+    >>> folder = ImageFolder("pictures/")  # doctest: +SKIP
+    >>> encoder = OnnxEncoder("efficientnet_lite0.onnx", output="features")
+    >>> E = encoder.transform(folder, out="embeddings.npy", n_jobs=2)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        output: str | None = None,
+        size: int | tuple[int, int] | None = None,
+        layout: str | None = None,
+        mean: float | tuple[float, ...] = 127.0,
+        scale: float | tuple[float, ...] = 128.0,
+        crop: float = 0.875,
+        batch_size: int = 16,
+    ) -> None:
+        self.model = model
+        self.output = output
+        self.size = size
+        self.layout = layout
+        self.mean = mean
+        self.scale = scale
+        self.crop = crop
+        self.batch_size = batch_size
+
+    def fit(self, images: Any = None, y: Any = None) -> Self:
+        """Nothing to learn; checks the settings against the file."""
+        self._plan()
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def transform(
+        self,
+        images: ImageFolder | Sequence[Source],
+        *,
+        out: str | os.PathLike[str] | None = None,
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        on_error: str = "raise",
+    ) -> NDArray[Any]:
+        """Features of images, a row each; the options are those of `LLC.transform`."""
+        sources = sources_of(images)
+        plan = self._plan()
+        self.failed_: Failed
+        features, self.failed_ = extract(
+            self,
+            sources,
+            self._settings(),
+            (plan.batch * max(1, self.batch_size // plan.batch), self._width(plan)),
+            out=out,
+            dtype=dtype,
+            n_jobs=n_jobs,
+            on_error=on_error,
+        )
+        return features
+
+    def encode(self, sources: Sequence[Source]) -> tuple[Floats, dict[int, str]]:
+        """Features of a few images in this process, and why some have none."""
+        plan = self._plan()
+        batches = [
+            self._encode_batch(plan, sources[start : start + plan.batch])
+            for start in range(0, len(sources), plan.batch)
+        ]
+        failed = {
+            number * plan.batch + i: reason
+            for number, (_, reasons) in enumerate(batches)
+            for i, reason in reasons.items()
+        }
+        rows = np.concatenate([rows for rows, _ in batches])
+        return rows, failed
+
+    def _encode_batch(self, plan: Plan, sources: Sequence[Source]) -> tuple[Floats, dict[int, str]]:
+        # Always a full batch, each image in its place: the rest of it must not change a row.
+        pixels = np.zeros((plan.batch, *plan.size, len(plan.mode)), dtype=np.uint8)
+        failed = {}
+        for i, source in enumerate(sources):
+            try:
+                window = read_window(source, plan.size, self.crop, plan.mode)
+                pixels[i] = window.reshape(pixels.shape[1:])
+            except ImageError as error:
+                failed[i] = str(error)
+        rows = self._run(plan, pixels)[: len(sources)]
+        for i in np.flatnonzero(~np.isfinite(rows).all(axis=1)).tolist():
+            failed.setdefault(i, "the network's output is not finite")
+        rows[list(failed)] = 0
+        return rows, failed
+
+    def _run(self, plan: Plan, pixels: NDArray[np.uint8]) -> Floats:
+        values: NDArray[Any] = pixels
+        if plan.dtype is not np.uint8:
+            mean, scale = (np.asarray(v, dtype=np.float32) for v in (self.mean, self.scale))
+            values = ((pixels - mean) / scale).astype(plan.dtype)
+        if plan.layout == "NCHW":
+            values = np.ascontiguousarray(values.transpose(0, 3, 1, 2))
+        (result,) = _session(*self._key()).run([plan.output], {plan.input: values})
+        if np.ndim(result) == 0 or len(result) != len(pixels):
+            raise ValueError(
+                f"output={plan.output!r} has shape {np.shape(result)} for {len(pixels)} images: "
+                "expected one row an image"
+            )
+        return np.asarray(result, dtype=np.float32).reshape(len(pixels), -1)
+
+    def _width(self, plan: Plan) -> int:
+        blank = np.zeros((plan.batch, *plan.size, len(plan.mode)), dtype=np.uint8)
+        return self._run(plan, blank).shape[1]
+
+    def _key(self) -> tuple[str, int]:
+        path = Path(self.model)
+        if not path.is_file():
+            raise FileNotFoundError(f"model={str(self.model)!r}: there is no such file")
+        return str(path), path.stat().st_mtime_ns
+
+    def _plan(self) -> Plan:
+        _check_numbers(self)
+        session = _session(*self._key())
+        inputs = session.get_inputs()
+        if len(inputs) != 1 or inputs[0].type not in TYPES or len(inputs[0].shape) != 4:
+            found = "; ".join(f"{node.name} {node.type} {node.shape}" for node in inputs)
+            raise ValueError(
+                f"model={str(self.model)!r} takes {found}: expected one batch of images, "
+                "N×C×H×W or N×H×W×C, of float, float16 or uint8"
+            )
+        shape = inputs[0].shape
+        layout = _layout(shape, self.layout)
+        channel, height, width = (shape[place] for place in LAYOUTS[layout])
+        fixed = isinstance(shape[0], int) and shape[0] > 0
+        return Plan(
+            input=inputs[0].name,
+            output=_output([node.name for node in session.get_outputs()], self.output),
+            layout=layout,
+            mode=MODES[channel if isinstance(channel, int) else 3],
+            size=_size((height, width), self.size),
+            dtype=TYPES[inputs[0].type],
+            batch=shape[0] if fixed else self.batch_size,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        """What the features depend on."""
+        params = {**self.get_params(), "model": sha256(Path(self.model).read_bytes()).hexdigest()}
+        return {"encoder": "OnnxEncoder", **params}
+
+
+@lru_cache(maxsize=4)
+def _session(path: str, modified: int) -> Any:
+    """The network, loaded once a process; again when its file has changed."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError("OnnxEncoder needs onnxruntime: pip install 'nearkin[onnx]'") from error
+    options = onnxruntime.SessionOptions()
+    # One thread: the processes are the parallelism.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its exceptions have no common public class
+        raise ValueError(f"model={path!r} cannot be loaded as an ONNX network: {error}") from error
+
+
+def _output(names: list[str], wanted: str | None) -> str:
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if wanted not in names:
+        raise ValueError(f"output={wanted!r}: the network's outputs are {', '.join(names)}")
+    return wanted
+
+
+def _layout(shape: Sequence[int | str | None], wanted: str | None) -> str:
+    fitting = [name for name, places in LAYOUTS.items() if shape[places[0]] in MODES]
+    if wanted is None:
+        if len(fitting) != 1:
+            raise ValueError(
+                f"the file says {shape} of its input, which does not tell the layout: "
+                "pass layout='NCHW' or layout='NHWC'"
+            )
+        return fitting[0]
+    if wanted not in LAYOUTS:
+        raise ValueError(f"layout={wanted!r}: expected 'NCHW' or 'NHWC'")
+    channel = shape[LAYOUTS[wanted][0]]
+    if isinstance(channel, int) and channel not in MODES:
+        raise ValueError(
+            f"layout={wanted!r}: that makes {channel} channels of the file's {shape}; "
+            "expected 3 (colour) or 1 (grey)"
+        )
+    return wanted
+
+
+def _size(
+    said: tuple[int | str | None, ...], wanted: int | tuple[int, int] | None
+) -> tuple[int, int]:
+    asked = (None, None) if wanted is None else tuple(np.broadcast_to(wanted, 2).tolist())
+    sides = []
+    for of_file, of_user in zip(said, asked):
+        side = of_file if isinstance(of_file, int) and of_file > 0 else of_user
+        if side is None:
+            raise ValueError(
+                "the file leaves the size of its input open: pass size, for example size=224"
+            )
+        if of_user not in (None, side):
+            raise ValueError(f"size={wanted!r}: the file says {said[0]}×{said[1]}")
+        sides.append(int(side))
+    return sides[0], sides[1]
+
+
+def _check_numbers(encoder: OnnxEncoder) -> None:
+    if not 0 < encoder.crop <= 1:
+        raise ValueError(f"crop={encoder.crop!r}: expected a share above 0, up to 1")
+    if not (isinstance(encoder.batch_size, int | np.integer) and encoder.batch_size > 0):
+        raise ValueError(f"batch_size={encoder.batch_size!r}: expected at least 1")
+    for name in ("mean", "scale"):
+        values = np.asarray(getattr(encoder, name), dtype=float)
+        if values.shape not in ((), (1,), (3,)) or not np.isfinite(values).all():
+            raise ValueError(f"{name}={getattr(encoder, name)!r}: expected one number or three")
+    if not np.all(encoder.scale):
+        raise ValueError(f"scale={encoder.scale!r}: expected no zeros")

@@ -1,0 +1,386 @@
+"""Choose every setting on held-out training rows, then fit on all of them.
+
+The search is greedy, one group of settings after the other: first the preprocessing, which
+decides who is near whom, then the learner, then the shortlist and the vote. A candidate learns
+on some of the rows and is judged by its votes on the others, after every epoch, so that the
+number of epochs comes with it. Candidates with the same preprocessing share its neighbour lists.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, check_X_y
+from sklearn.utils.multiclass import check_classification_targets
+
+from nearkin import votes
+from nearkin._holdout import MOST_ROWS, held_out
+from nearkin._kernel import pair_scores
+from nearkin._progress import track
+from nearkin._validation import check_number
+from nearkin.lift import FourierLift
+from nearkin.neighbors import NeighborIndex
+from nearkin.preprocess import Preprocess
+from nearkin.slne import SLNE
+from nearkin.votes import Vote
+from nearkin.voting import SoftVotingKNN, surroundings
+
+Array = NDArray[np.float32]
+Labels = NDArray[np.int64]
+Settings = dict[str, Any]
+
+HELD_OUT = 0.2
+# Few rows are split again until so many have been judged, for the preprocessing and for the
+# learner, whose candidates differ by less and whose trials need no search for neighbours ...
+FEW_HELD_OUT, MANY_HELD_OUT = 3_000, 8_000
+MOST_SPLITS = 5  # ... or so often
+LEARNER_FACTOR = 3
+PATIENCE = 3  # epochs without a better accuracy
+EPOCHS, MOST_EPOCHS = 8, 30  # of a candidate, of the best one
+LONGEST = 100  # neighbour list of any candidate
+SHARES = (0.0, 0.25, 0.5)
+QUICK_SHORTLIST, SHORTLISTS = 50, (10, 20, 50, LONGEST)
+QUICK_VOTES = ("softmax",)
+PLAIN_VOTERS = (1, 3, 5, 7, 9, 15)
+
+# Searched in this order, each from the best so far.
+START: Settings = {"rule": "softmax", "n_neighbors": 50, "temperature": 0.05, "step_size": 0.5}
+LEARNERS: list[list[Settings]] = [
+    [{"temperature": t} for t in (0.01, 0.02, 0.1)],
+    [{"step_size": s} for s in (0.2, 1.0)],
+    [{"n_neighbors": k} for k in (20, LONGEST)],
+    [
+        {"rule": "random_target", "margin": 0.02, "step_size": 0.1},
+        {"rule": "hardest", "margin": 0.02, "step_size": 0.1},
+    ],
+]
+WHITENING = (0.0, 0.25, 0.5, 1.0)
+COMPONENTS = (50, 200)
+START_COMPONENTS = 100
+BANDWIDTHS = (0.7, 1.0, 1.5)
+# Random features stand for a Gaussian kernel well only where there are few dimensions: measured,
+# letter (16) 3.9 → 2.1 % error, USPS (60) no better.
+MOST_LIFTED = 64
+
+
+def tune(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    max_rows: int = 20_000,
+    random_state: int | np.random.RandomState | None = None,
+    verbose: int = 0,
+) -> SoftVotingKNN:
+    """Return a fitted classifier whose settings were all chosen on held-out rows of `X`.
+
+    Plain nearest neighbours are among the candidates, so that learning is kept only where it
+    pays.
+
+    Parameters
+    ----------
+    X : (n, D) array-like or sparse matrix
+    y : (n,) array-like
+        Labels; some class needs three rows, of which one can be held out.
+    max_rows : int
+        Of more rows than this, so many are drawn to choose the preprocessing, and at most three
+        times as many to choose the learner and the vote.
+    random_state : int, RandomState instance or None
+    verbose : int
+        1 shows a bar, 2 prints a line for each candidate.
+
+    Returns
+    -------
+    SoftVotingKNN
+        Fitted on all rows. Its attribute ``trials_`` lists the candidates: settings, accuracy
+        on the held-out rows, epochs and seconds.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = tune(X[::2], y[::2], random_state=0)
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.9)
+    True
+    """
+    check_number("max_rows", max_rows, 3)
+    rows, labels = _checked(X, y)
+    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    few = _drawn(labels, max_rows, np.random.default_rng(seed))
+    search = _Search(rows[few], labels[few], seed, verbose, FEW_HELD_OUT)
+    start = search.preprocessing()
+    more = _drawn(labels, LEARNER_FACTOR * max_rows, np.random.default_rng(seed))
+    search = _Search(rows[more], labels[more], seed, verbose, MANY_HELD_OUT, search.trials)
+    best = search.learner(*start)
+    model = best.model(seed).fit(X, y)
+    model.trials_ = search.trials
+    return model
+
+
+def _checked(X: ArrayLike, y: ArrayLike) -> tuple[Any, Labels]:
+    rows, y = check_X_y(
+        X, y, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], ensure_min_samples=3
+    )
+    check_classification_targets(y)
+    classes, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+    if len(classes) == 1:
+        raise ValueError("y holds one class; at least two classes are needed to tell apart")
+    if counts.max() < 3:
+        raise ValueError(
+            f"the largest class of y has {counts.max()} rows; tuning holds rows out and needs a "
+            "class with three or more"
+        )
+    return rows, labels
+
+
+def _drawn(labels: Labels, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """At most so many rows, drawn at random, in their order."""
+    n = len(labels)
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Settings and what they achieved on the held-out rows."""
+
+    preprocess: Any
+    learner: Settings | None  # None is plain nearest neighbours
+    accuracy: float
+    epochs: int
+    n_neighbors: int
+    vote: Vote
+    share: float = 0.0  # of the hub correction
+
+    def model(self, seed: int) -> SoftVotingKNN:
+        """The classifier with these settings, not fitted."""
+        similarity = None
+        if self.learner is not None:
+            similarity = SLNE(**self.learner, max_epochs=self.epochs, tol=0, random_state=seed)
+        return SoftVotingKNN(
+            similarity,
+            n_neighbors=self.n_neighbors,
+            vote=self.vote.kind,
+            sharpness=self.vote.sharpness,
+            hub_share=self.share,
+            preprocess=clone(self.preprocess),
+            random_state=seed,
+        )
+
+
+class _Enough(Exception):
+    """Raised between epochs when more of them no longer help."""
+
+
+class _Split:
+    """Preprocessed rows, some to learn from and some to judge by, with their neighbours."""
+
+    def __init__(self, rows: Array, labels: Labels, held: NDArray[np.bool_], k: int) -> None:
+        self.rows, self.labels = np.ascontiguousarray(rows[~held]), labels[~held]
+        self.queries, self.truth = np.ascontiguousarray(rows[held]), labels[held]
+        index = NeighborIndex(self.rows)
+        self.lists = index.nearest(k)[0]
+        self.near = index.nearest(k, self.queries)[0]
+
+    def plain(self) -> "_Scores":
+        """Scores by rank alone."""
+        ranks = np.arange(self.near.shape[1], dtype=np.float32)
+        return _Scores(np.tile(-ranks, (len(self.near), 1)), np.zeros(len(self.rows), np.float32))
+
+    def scored(self, matrix: Array) -> "_Scores":
+        """Similarities of the held-out rows to their neighbours."""
+        scores = pair_scores(self.queries @ matrix, self.rows, self.near)
+        return _Scores(scores, surroundings(self.rows, self.lists, matrix))
+
+
+class _Scores(NamedTuple):
+    raw: Array  # of held-out rows and their neighbours
+    surroundings: Array  # of the rows learned from
+
+
+@dataclass
+class _Search:
+    """Rows to choose on; `trials` keeps the record."""
+
+    rows: Any
+    labels: Labels
+    seed: int
+    verbose: int
+    enough: int
+    trials: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.n_classes = int(self.labels.max()) + 1
+        n = min(MOST_ROWS, HELD_OUT * len(self.labels))
+        count = int(np.clip(np.ceil(self.enough / n), 1, MOST_SPLITS))
+        generators = [np.random.default_rng([self.seed, i]) for i in range(count)]
+        self.held = [held_out(self.labels, HELD_OUT, rng) for rng in generators]
+        self._ready: dict[str, list[_Split]] = {}
+
+    def preprocessing(self) -> tuple[_Choice, _Choice]:
+        """The best preprocessing for plain neighbours, and the best for a learner."""
+        plain = self._plain(Preprocess(whitening=0, unit_length=False))
+        best: _Choice | None = None
+        for options in self._preprocessings():
+            so_far = None if best is None else best.preprocess
+            for preprocess in self._track(options(so_far), "preprocessing"):
+                plain = max(plain, self._plain(preprocess), key=_accuracy)
+                best = _better(best, self._learned(preprocess, START, EPOCHS))
+        assert best is not None
+        return plain, best
+
+    def learner(self, plain: _Choice, start: _Choice) -> _Choice:
+        """The best settings with these preprocessings."""
+        plain = self._plain(plain.preprocess)
+        best = self._learned(start.preprocess, START, EPOCHS)
+        for changes in LEARNERS:
+            tried = [best.learner | change for change in changes]  # type: ignore[operator]
+            for learner in self._track(tried, "learner"):
+                best = _better(best, self._learned(best.preprocess, learner, EPOCHS))
+        longer = self._learned(best.preprocess, best.learner, MOST_EPOCHS, SHORTLISTS)  # type: ignore[arg-type]
+        return max(plain, longer, key=_accuracy)
+
+    def _preprocessings(self) -> list[Callable[[Any], list[Any]]]:
+        """Groups of preprocessings, each made from the best so far."""
+        most = min(self.rows.shape)
+        start = min(START_COMPONENTS, most)
+
+        def whitened(_: None) -> list[Any]:
+            return [Preprocess(start, whitening=w) for w in WHITENING]
+
+        def shortened(best: Preprocess) -> list[Any]:
+            counts = [n for n in COMPONENTS if n < 0.8 * most]
+            return [clone(best).set_params(n_components=n) for n in counts]
+
+        def lifted(best: Preprocess) -> list[Any]:
+            if best.n_components > MOST_LIFTED:  # type: ignore[operator]
+                return []
+            before = clone(best).set_params(unit_length=False)
+            n = min(400, max(50, self.rows.shape[0] // 4))  # more than the rows can fill only costs
+            settings = {"n_features": n, "random_state": self.seed}
+            return [FourierLift(before, bandwidth=b, **settings) for b in BANDWIDTHS]
+
+        return [whitened, shortened, lifted]
+
+    def _track(self, items: list[Any], stage: str) -> Iterable[Any]:
+        return track(items, stage, show=self.verbose == 1)
+
+    def _splits(self, preprocess: Any) -> list[_Split]:
+        """Rows under `preprocess` in every split; the last two preprocessings are kept."""
+        name = repr(preprocess)
+        if name not in self._ready:
+            rows = clone(preprocess).fit(self.rows).transform(self.rows)
+            while len(self._ready) > 1:
+                del self._ready[next(iter(self._ready))]
+            k = min(LONGEST, *(int((~held).sum()) - 1 for held in self.held))
+            self._ready[name] = [_Split(rows, self.labels, held, k) for held in self.held]
+        return self._ready[name]
+
+    def _plain(self, preprocess: Any) -> _Choice:
+        """Plain nearest neighbours: how many of them vote."""
+        began = time.perf_counter()
+        splits = self._splits(preprocess)
+        scores = [split.plain() for split in splits]
+        best = None
+        for k in PLAIN_VOTERS:
+            if k <= splits[0].near.shape[1]:
+                vote, accuracy = self._vote(splits, scores, k, 0.0, [Vote("top", float(k))])
+                best = _better(best, _Choice(preprocess, None, accuracy, 0, k, vote))
+        return self._record(best, began)  # type: ignore[arg-type]
+
+    def _learned(
+        self, preprocess: Any, learner: Settings, epochs: int, shortlists: Sequence[int] = ()
+    ) -> _Choice:
+        """The learner with its best number of epochs, and the vote that goes with it."""
+        began = time.perf_counter()
+        splits = self._splits(preprocess)
+        after = list(zip(*(_run(split, learner, epochs, self) for split in splits)))
+        best = _Choice(preprocess, learner, 0.0, 1, QUICK_SHORTLIST, Vote("top"))
+        for epoch, scores in enumerate(after, start=1):
+            for share in SHARES:
+                vote, accuracy = self._vote(splits, scores, QUICK_SHORTLIST, share)
+                new = replace(best, accuracy=accuracy, epochs=epoch, vote=vote, share=share)
+                best = _better(best, new)
+        for n in shortlists if after else ():  # no epoch is left where the first one diverged
+            for share in SHARES:
+                vote, accuracy = self._vote(splits, after[best.epochs - 1], n, share, thorough=True)
+                new = replace(best, accuracy=accuracy, n_neighbors=n, vote=vote, share=share)
+                best = _better(best, new)
+        return self._record(best, began)
+
+    def _vote(
+        self,
+        splits: list[_Split],
+        scores: Sequence[_Scores],
+        n: int,
+        share: float,
+        among: list[Vote] | None = None,
+        thorough: bool = False,
+    ) -> tuple[Vote, float]:
+        """The vote of the `n` nearest that is best on the held-out rows of all splits."""
+        near = [split.near[:, :n] for split in splits]
+        seen = np.concatenate([
+            part.raw[:, :n] - np.float32(share) * part.surroundings[indices]
+            for part, indices in zip(scores, near)
+        ])  # fmt: skip
+        labels = np.concatenate([split.labels[indices] for split, indices in zip(splits, near)])
+        truth = np.concatenate([split.truth for split in splits])
+        if among is None:
+            among = [v for v in votes.candidates(seen) if thorough or v.kind in QUICK_VOTES]
+        return votes.choose(seen, labels, truth, self.n_classes, among)
+
+    def _record(self, choice: _Choice, began: float) -> _Choice:
+        trial = {
+            "preprocess": _text(choice.preprocess),
+            "learner": "plain" if choice.learner is None else dict(choice.learner),
+            "n_neighbors": choice.n_neighbors,
+            "vote": choice.vote.kind,
+            "sharpness": choice.vote.sharpness,
+            "share": choice.share,
+            "epochs": choice.epochs,
+            "rows": len(self.labels),
+            "accuracy": choice.accuracy,
+            "seconds": time.perf_counter() - began,
+        }
+        self.trials.append(trial)
+        if self.verbose > 1:
+            print("  ".join(f"{name} {value}" for name, value in trial.items()), flush=True)
+        return choice
+
+
+def _run(split: _Split, learner: Settings, epochs: int, search: _Search) -> list[_Scores]:
+    """Scores of the held-out rows after each epoch, until they stop getting better."""
+    after: list[_Scores] = []
+    accuracies: list[float] = []
+
+    def judge(_: int, model: SLNE) -> None:
+        after.append(split.scored(model.matrix_))
+        tried = [search._vote([split], after[-1:], QUICK_SHORTLIST, s)[1] for s in SHARES]
+        accuracies.append(max(tried))
+        if len(after) - int(np.argmax(accuracies)) > PATIENCE:
+            raise _Enough
+
+    k = min(learner["n_neighbors"], split.lists.shape[1])
+    model = SLNE(**learner, max_epochs=epochs, tol=0, random_state=search.seed, callback=judge)
+    with suppress(_Enough, FloatingPointError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # nothing to learn is no better
+        model.fit(split.rows, split.labels, neighbors=split.lists[:, :k])
+    return after
+
+
+def _accuracy(choice: _Choice) -> float:
+    return choice.accuracy
+
+
+def _better(best: _Choice | None, new: _Choice) -> _Choice:
+    """The new one, if it is strictly better: of equals, the first, which is simpler."""
+    return new if best is None or new.accuracy > best.accuracy else best
+
+
+def _text(preprocess: Any) -> str:
+    return " ".join(repr(preprocess).split())
