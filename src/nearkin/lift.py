@@ -73,7 +73,6 @@ class FourierLift(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def transform(self, X: ArrayLike) -> Array:
         """Return the cosines and sines of the rows along the directions."""
         check_is_fitted(self)
-        validate_data(self, X, reset=False, skip_check_array=True)
         rows, m = self.preprocess_.transform(X), self.n_features
         lifted = np.empty((len(rows), 2 * m), np.float32)
         for lo in range(0, len(rows), 4_096):

@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+import nearkin
 from nearkin.images import LLC, DenseSIFT, ImageFolder, UnreadableImages
 from nearkin.images.reading import read_grey
 
@@ -158,3 +159,9 @@ def test_not_fitted(folder):
 def test_arrays_are_not_images(fitted):
     with pytest.raises(TypeError, match="images holds ndarray"):
         fitted.transform(np.zeros((3, 40, 40)))
+
+
+def test_saved_and_loaded(fitted, folder, tmp_path):
+    nearkin.save(fitted, tmp_path / "llc.safetensors")
+    again = nearkin.load(tmp_path / "llc.safetensors")
+    np.testing.assert_array_equal(again.transform(folder), fitted.transform(folder))
