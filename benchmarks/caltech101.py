@@ -185,22 +185,27 @@ def single(X, Q, y, folds):
 
 
 def ensemble(X, Q, y, folds):
-    """SL-DE: three blocks of principal directions and ten random projections, d = D/3."""
+    """SL-DE: three blocks of principal directions and ten random projections, d = D/3, per rule."""
 
-    def fitted(rows, labels):
-        member, d = SLNE(tol=0, **LEARNERS["all"]), X.shape[1] // 3
+    def collapsed(name, rows, labels):
+        member, d = SLNE(tol=0, **LEARNERS[name]), X.shape[1] // 3
         model = SLDE(member, projection="mixed", n_members=13, n_components=d, n_jobs=2)
-        return model.set_params(random_state=0).fit(rows, labels)
+        M = model.set_params(random_state=0).fit(rows, labels).matrix_
+        return M / np.linalg.norm(M)
+
+    def summed(rows, labels):
+        return collapsed("all", rows, labels) + collapsed("hardest", rows, labels)
 
     parts = []
     for held in folds:
         near = shortlist(X[~held], X[held], K)
-        scores = fitted(X[~held], y[~held]).neighbor_scores(X[held], X[~held], near)
+        scores = pair_scores(X[held] @ summed(X[~held], y[~held]), X[~held], near)
         parts.append((scores, y[~held][near], y[held]))
-    vote = judge(parts, y)[1]
+    accuracy, vote = judge(parts, y)
     near = shortlist(X, Q, K)
-    scores = fitted(X, y).neighbor_scores(Q, X, near)
-    return vote.tally(scores, y[near], y.max() + 1), f"power {vote.sharpness:g}"
+    scores = pair_scores(Q @ summed(X, y), X, near)
+    note = f"all+hardest, power {vote.sharpness:g} (held out: {accuracy:.2f})"
+    return vote.tally(scores, y[near], y.max() + 1), note
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def speed(rows=20_000, D=1_000, k=50):
     lists = nearest(X, k)[0]
     times = {}
     for name, model in {
-        "SL-NE 1 × 1000-d": SLNE(n_neighbors=k, max_epochs=5, tol=0, random_state=0),
+        "SL-NE 1 × 1000-d": SLNE(n_neighbors=k, max_epochs=20, tol=0, random_state=0),
         "SL-DE 10 × 100-d, n_jobs=1": _ten(k, 1),
         "SL-DE 10 × 100-d, n_jobs=2": _ten(k, 2),
     }.items():
@@ -140,7 +140,7 @@ def speed(rows=20_000, D=1_000, k=50):
 
 
 def _ten(k, n_jobs):
-    member = SLNE(n_neighbors=k, max_epochs=5, tol=0)
+    member = SLNE(n_neighbors=k, max_epochs=20, tol=0)
     return SLDE(member, n_members=10, n_components=100, n_jobs=n_jobs, random_state=0)
 
 
