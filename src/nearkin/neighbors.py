@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearkin._kernel import pair_squared_distances
+from nearkin._pca import mean
 from nearkin._progress import track
 from nearkin._validation import as_rows
 
@@ -133,7 +134,7 @@ class _Exact:
         self.rows = rows
         self.step = max(1, DATABASE_BYTES // (4 * rows.shape[1]))
         # faiss expands |x-z|² into products; far from the origin they would drown the difference.
-        self.centre = _mean(rows)
+        self.centre = mean(rows)
 
     def search(self, queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
         queries = queries - self.centre
@@ -193,13 +194,6 @@ class _Factory:
 
 def _reason(error: Exception) -> str:
     return str(error).rsplit("Error: ", 1)[-1].strip().splitlines()[0]
-
-
-def _mean(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    total = np.zeros(rows.shape[1])
-    for lo, hi in _blocks(len(rows), 65_536):
-        total += rows[lo:hi].sum(axis=0, dtype=np.float64)
-    return (total / len(rows)).astype(np.float32)
 
 
 def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:

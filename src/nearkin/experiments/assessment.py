@@ -1,6 +1,5 @@
 """Everything there is to measure of a model on rows it has not seen, as numbers and as a page."""
 
-import html
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ def write_report(path: Path, result: dict[str, Any], title: str, extra: str = ""
         report.table(["truth", "taken for", "rows", "share of the class"], confused),
         extra,
     ]
-    report.write_page(path, html.unescape(title), f"{result['rows']:,} rows", parts)
+    report.write_page(path, title, f"{result['rows']:,} rows", parts)
 
 
 def _curves(result: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from sklearn.model_selection import train_test_split
 import nearkin
 from nearkin import datasets
 from nearkin._files import replacing
+from nearkin._rules import RULES
 from nearkin._validation import check_choice, check_number
 from nearkin.experiments import assessment
 
@@ -69,8 +70,6 @@ def run(
 
 
 def _check(source: Path, settings: Settings) -> None:
-    from nearkin._rules import RULES
-
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist; give a folder of images or a file")
     check_choice("rule", settings.rule, RULES)

@@ -9,10 +9,10 @@ from nearkin._blas import multiply_into, serial_blas
 from nearkin._kernel import pair_scores
 from nearkin._threads import limited
 from nearkin._validation import check_number
+from nearkin.neighbors import EXACT_ROWS
 
 PROBE_SECONDS = 0.6
 DEGREE = 1.4  # edges a row after symmetrising, in units of k (measured on real data)
-FLAT_LIMIT = 100_000
 
 
 def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
         "memory_beside_rows_MiB": _mib(4 * edges + 8.0 * k * rows + 12.0 * width**2),
         "seconds_an_epoch": round(rows * per_row * max(1, members), 2),
         "seconds_for_exact_neighbors": round(2.0 * rows * rows * dims / flops, 1),
-        "neighbors": "exact" if rows <= FLAT_LIMIT else "approximate by default: faster",
+        "neighbors": "exact" if rows <= EXACT_ROWS else "approximate by default: faster",
     }
     if members:
         result["disk_MiB_a_member"] = _mib(4.0 * rows * width)
