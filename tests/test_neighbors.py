@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from nearkin.neighbors import NeighborIndex, nearest, recall
 
-BACK_ENDS = ["exact", "auto", "Flat", "IVF8,Flat;nprobe=8", "HNSW32"]
+BACK_ENDS = ["exact", "auto", "cells;recall=0.999", "Flat", "IVF8,Flat;nprobe=8", "HNSW32"]
 
 
 def naive(X, queries, k, own=None):
@@ -66,7 +66,7 @@ def test_far_from_the_origin():
 
 def test_blocks_of_the_database_are_merged(rows, monkeypatch):
     whole = nearest(rows, 7)
-    monkeypatch.setattr("nearkin.neighbors.DATABASE_BYTES", 9 * 4 * 33)
+    monkeypatch.setattr("nearkin._indexes.DATABASE_BYTES", 9 * 4 * 33)
     monkeypatch.setattr("nearkin.neighbors.QUERY_BLOCK", 29)
     np.testing.assert_array_equal(nearest(rows, 7)[0], whole[0])
 

@@ -1,0 +1,144 @@
+"""Approximate neighbours of all rows at once: by cells, in few dimensions, re-ranked exactly.
+
+k-means cuts the rows into cells. The rows of one cell ask together: their queries are compared
+with the cells around theirs by one matrix product, where an inverted file would read the same rows
+anew for each query. Both the comparison and k-means see only the leading principal directions; the
+best few times k candidates are ranked again by the true distance (`_lists.by_distance`). How many
+cells and candidates it takes for the recall that is asked for is measured on a sample of rows.
+"""
+
+from pathlib import Path
+from typing import ClassVar, Self
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin import _safetensors
+from nearkin._indexes import Array, Exact, blocks
+from nearkin._kernel import pair_squared_distances
+from nearkin._pca import mean, principal_directions
+
+DIMS, ROUNDS, TRAIN_ROWS_A_CELL = 128, 10, 50
+SAMPLE = 256
+FEW = 32  # queries a cell; with fewer, asking all rows in one product is quicker
+FACTORS = (1, 1.5, 2, 3, 4, 6, 8, 12, 16)
+
+
+class Cells:
+    """Rows in cells; see the module."""
+
+    order: NDArray[np.int64]
+    _STATE: ClassVar = ("centre", "directions", "centroids", "order", "starts", "reduced", "plan")
+
+    def __init__(self, rows: Array, recall: float) -> None:
+        self.rows, self.recall, self.centre = rows, recall, mean(rows)
+        n_cells = max(1, min(int(4 * np.sqrt(len(rows))), len(rows) // 8))
+        step = max(1, len(rows) // (TRAIN_ROWS_A_CELL * n_cells))
+        sample = np.ascontiguousarray(rows[::step])
+        dims, rng = min(DIMS, *sample.shape), np.random.default_rng(0)
+        self.directions, _ = principal_directions(sample, dims, self.centre, rng)
+        means = faiss.Kmeans(dims, n_cells, niter=ROUNDS, min_points_per_centroid=1)
+        means.train(self._project(sample))
+        self.centroids: Array = np.asarray(means.centroids, np.float32)
+        self._fill()
+        self.plan = np.zeros(3, np.int64)  # k, cells to look into, candidates to rank again
+
+    def prepare(self, k: int) -> None:
+        """Measure how many cells and candidates searches of `k` rows need, unless it is known."""
+        if self.plan[0] != k:
+            self._measure(k)
+
+    def _project(self, rows: Array) -> Array:
+        return np.asarray((rows - self.centre) @ self.directions.T, np.float32)
+
+    def _cell(self, reduced: Array) -> NDArray[np.int64]:
+        return faiss.knn(reduced, self.centroids, 1)[1].ravel()
+
+    def _fill(self) -> None:
+        """Sort the rows by cell, and their reduced forms with them."""
+        n = len(self.rows)
+        reduced, cell = np.empty((n, len(self.directions)), np.float32), np.empty(n, np.int64)
+        for lo, hi in blocks(n, 65_536):
+            reduced[lo:hi] = self._project(self.rows[lo:hi])
+            cell[lo:hi] = self._cell(reduced[lo:hi])
+        self.order = np.argsort(cell, kind="stable")
+        counts = np.bincount(cell, minlength=len(self.centroids))
+        self.starts = np.concatenate([[0], np.cumsum(counts)])
+        self.reduced = reduced[self.order]
+
+    def _around(self, cell: int) -> NDArray[np.int64]:
+        """All cells, the nearest to `cell` first."""
+        distances = np.square(self.centroids - self.centroids[cell]).sum(axis=1)
+        return np.argsort(distances, kind="stable")
+
+    def _measure(self, k: int) -> None:
+        """Choose the cells and candidates that reach the wanted recall on a sample of rows."""
+        n = len(self.rows)
+        at = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
+        true = Exact(self.rows).search(np.ascontiguousarray(self.rows[at]), min(k + 1, n))
+        each = float(np.sqrt(self.recall))  # two sieves, one behind the other
+        place = np.empty(n, np.int64)
+        place[self.order] = np.arange(n)
+        cell = np.searchsorted(self.starts, place, side="right") - 1
+        rank = np.empty(len(self.centroids), np.int64)
+        depths = []
+        for i, near in zip(at, true):
+            rank[self._around(int(cell[i]))] = np.arange(len(rank))
+            depths.append(rank[cell[near]])
+        cells = int(np.quantile(np.concatenate(depths), each)) + 1
+        candidates = int(self._factor(at, true, place, each) * k)
+        self.plan = np.array([k, cells, candidates])
+
+    def _factor(
+        self, at: NDArray[np.int64], true: NDArray[np.int64], place: NDArray[np.int64], share: float
+    ) -> float:
+        """Times k candidates that hold `share` of the true neighbours in reduced dimensions."""
+        k, n = true.shape[1], len(self.rows)
+        queries = self.reduced[place[at]]
+        kept = pair_squared_distances(queries, self.reduced, place[true].astype(np.int32))
+        most = min(n, int(FACTORS[-1] * k))
+        edges, _ = Exact(self.reduced).nearest(queries, most)
+        for factor in FACTORS:
+            last = edges[:, min(most, int(factor * k)) - 1]
+            if (kept <= last[:, None] * (1 + 1e-5)).mean() >= share:
+                return factor
+        return FACTORS[-1]
+
+    def search(self, queries: Array, k: int) -> NDArray[np.int64]:
+        """Candidates for the `k` nearest rows of each query, by distance in few dimensions."""
+        reduced = self._project(queries)
+        cell = self._cell(reduced)
+        wanted = min(max(k, int(self.plan[2])), len(self.rows))
+        asked = np.unique(cell)
+        if len(queries) < FEW * len(asked):
+            return self.order[Exact(self.reduced).search(reduced, wanted)]
+        found = np.full((len(queries), wanted), -1, np.int64)
+        for c in asked:
+            asking = np.flatnonzero(cell == c)
+            parts = self._candidates(int(c), wanted)
+            block = np.concatenate([self.reduced[part] for part in parts])
+            m = min(wanted, len(block))
+            near = np.concatenate([self.order[part] for part in parts])
+            found[asking, :m] = near[faiss.knn(reduced[asking], block, m)[1]]
+        return found
+
+    def _candidates(self, cell: int, wanted: int) -> list[slice]:
+        """Where the rows around `cell` are: as many cells as planned, more where they are small."""
+        around = self._around(cell)
+        so_far = np.cumsum(np.diff(self.starts)[around])
+        enough = max(int(self.plan[1]), int(np.searchsorted(so_far, wanted)) + 1)
+        return [slice(self.starts[c], self.starts[c + 1]) for c in around[:enough]]
+
+    def save(self, path: Path) -> None:
+        """Write the cells."""
+        _safetensors.write(path, {name: getattr(self, name) for name in self._STATE}, {})
+
+    @classmethod
+    def load(cls, rows: Array, path: Path) -> Self:
+        """The same cells over the same rows."""
+        index = cls.__new__(cls)
+        index.rows = rows
+        for name, array in _safetensors.read(path)[0].items():
+            setattr(index, name, array)
+        return index

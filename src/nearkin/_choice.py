@@ -1,0 +1,45 @@
+"""From a description of an index to the index."""
+
+import math
+from typing import Any
+
+from nearkin._cells import Cells
+from nearkin._indexes import EXACT_ROWS, Array, Exact, Factory, Index
+
+RECALL = 0.95
+
+
+def kind_of(description: Any, n: int) -> type[Index]:
+    """The back end that a description names, for `n` rows."""
+    if not isinstance(description, str):
+        raise ValueError(
+            f"index={description!r} must be a string: 'auto', 'exact', 'cells' or a faiss factory"
+        )
+    name = description.partition(";")[0]
+    if name == "auto":
+        return Exact if n <= EXACT_ROWS else Cells
+    kinds: dict[str, type[Index]] = {"exact": Exact, "cells": Cells}
+    return kinds.get(name, Factory)
+
+
+def build(rows: Array, description: str) -> Index:
+    """Make `rows` ready to be searched."""
+    kind = kind_of(description, len(rows))
+    if kind is Factory:
+        return Factory(rows, description)
+    return Cells(rows, _recall(description)) if kind is Cells else Exact(rows)
+
+
+def _recall(description: str) -> float:
+    _, _, setting = description.partition(";")
+    name, _, value = setting.partition("=")
+    try:
+        recall = float(value) if setting else RECALL
+    except ValueError:
+        recall = math.nan
+    if (setting and name != "recall") or not 0 < recall < 1:
+        raise ValueError(
+            f"index={description!r}: 'cells' takes one setting, a recall between 0 and 1, such as "
+            "'cells;recall=0.9'"
+        )
+    return recall
