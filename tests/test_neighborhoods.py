@@ -59,3 +59,44 @@ def test_the_given_graph_is_left_as_it_was():
 def test_bad_lists(lists, message):
     with pytest.raises(ValueError, match=message):
         neighborhoods(lists, np.array([0, 1, 0]))
+
+
+@given(lists_and_labels(), st.integers(0, 10_000))
+@settings(deadline=None)
+def test_held_out_rows_are_in_no_list(case, seed):
+    lists, labels = case
+    held = np.random.default_rng(seed).random(len(lists)) < 0.3
+    graph = neighborhoods(lists, labels, held=held)
+    known = np.where(held[:, None] | (held[lists] & (lists >= 0)), -1, lists)
+    expected = oracle.split(oracle.symmetrised(known), labels)
+    assert [
+        (graph.targets(i).tolist(), graph.impostors(i).tolist()) for i in range(len(lists))
+    ] == [(list(targets), list(impostors)) for targets, impostors in expected]
+
+
+def test_a_hub_keeps_the_lists_that_rank_it_highest():
+    n, k = 30, 4
+    lists = np.array([[(i + d) % n for d in range(1, k + 1)] for i in range(n)])
+    ranks = {i: (i * 7) % k for i in range(2, 26)}  # row 0 is named by all of these
+    for i, rank in ranks.items():
+        lists[i, rank] = 0
+    graph = neighborhoods(lists, np.zeros(n, int), hub_limit=3)
+    assert graph.n_hubs == 1
+    others = set(graph.targets(0)) - set(lists[0])
+    worst = max(int(np.flatnonzero(lists[i] == 0)[0]) for i in others)
+    left_out = {i for i in range(n) if 0 in lists[i]} - others - set(lists[0])
+    assert len(others) <= 3 * k
+    assert left_out
+    assert all(np.flatnonzero(lists[i] == 0)[0] > worst for i in left_out)
+    assert all(0 in graph.targets(i) for i in left_out)  # their own lists are not cut
+    whole = neighborhoods(lists, np.zeros(n, int))
+    np.testing.assert_array_equal(whole.targets(5), graph.targets(5))
+
+
+def test_lists_on_disk_are_not_copied(tmp_path):
+    lists = np.random.default_rng(0).integers(0, 50, (50, 4), dtype=np.int32)
+    np.save(tmp_path / "lists.npy", lists)
+    mapped = np.load(tmp_path / "lists.npy", mmap_mode="r")
+    labels = np.arange(50) % 3
+    one, other = neighborhoods(mapped, labels), neighborhoods(lists, labels)
+    np.testing.assert_array_equal(one.indices, other.indices)

@@ -1,16 +1,19 @@
 """Neighbourhoods: the symmetrised graph, each row's neighbours split into targets and impostors.
 
-The only place that knows about ``i ∈ N_j ∨ j ∈ N_i``.
+The only place that knows about ``i ∈ N_j ∨ j ∈ N_i``. Beside the lists it needs the graph itself
+and one more array of the size of the lists.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
+
+from nearkin._threads import in_threads
 
 # An (n, k) integer array, or a scipy CSR graph (whose types scipy does not publish).
 NeighborLists: TypeAlias = Any
@@ -27,11 +30,14 @@ class Neighborhoods:
     indices : int32 array
     n_targets : (n,) int32 array
         How many of them, from the front, carry row i's label.
+    n_hubs : int
+        Rows that too many others had named, and that were cut short.
     """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     n_targets: NDArray[np.int32]
+    n_hubs: int = 0
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
@@ -57,15 +63,26 @@ class Neighborhoods:
         return self.indices[self.indptr[i] + self.n_targets[i] : self.indptr[i + 1]]
 
 
-def neighborhoods(neighbors: NeighborLists, labels: NDArray[np.integer]) -> Neighborhoods:
+def neighborhoods(
+    neighbors: NeighborLists,
+    labels: NDArray[np.integer],
+    *,
+    held: NDArray[np.bool_] | None = None,
+    hub_limit: float | None = None,
+) -> Neighborhoods:
     """Symmetrise `neighbors` and split each row's neighbours by label.
 
     Parameters
     ----------
     neighbors : (n, k) integer array or scipy CSR graph
-        Row i's nearest rows; ``-1`` stands for none. Only the places of a graph's stored
-        entries count, not their values. `Neighborhoods` made earlier are taken as they are.
+        Row i's nearest rows, nearest first; ``-1`` stands for none. Only the places of a graph's
+        stored entries count, not their values. `Neighborhoods` made earlier are taken as they are.
     labels : (n,) integer array
+    held : (n,) bool array, optional
+        Rows to leave out: no neighbours of their own, and nobody's neighbours.
+    hub_limit : float, optional
+        A row that more than `hub_limit` times the mean number of lists name is a hub: of those
+        lists it takes only that many as neighbours, the ones that rank it highest.
 
     Examples
     --------
@@ -73,14 +90,38 @@ def neighborhoods(neighbors: NeighborLists, labels: NDArray[np.integer]) -> Neig
     >>> [(graph.targets(i).tolist(), graph.impostors(i).tolist()) for i in range(3)]
     [([1], []), ([0], [2]), ([], [1])]
     """
-    if isinstance(neighbors, Neighborhoods) and len(neighbors.n_targets) == len(labels):
+    n = len(labels)
+    if isinstance(neighbors, Neighborhoods) and len(neighbors.n_targets) == n and held is None:
         return neighbors
-    graph = as_graph(neighbors, len(labels))
-    back = graph.T.tocsr()
+    indptr, indices = _checked(neighbors, n)
+    held = np.zeros(n, bool) if held is None else held
     codes = np.ascontiguousarray(labels, np.int64)
-    return Neighborhoods(
-        *_merged_and_split(graph.indptr, graph.indices, back.indptr, back.indices, codes)
-    )
+    named = _times_named(indptr, indices, held)
+    last_rank, n_hubs = _hubs(indptr, indices, held, named, hub_limit)
+    back = _transposed(indptr, indices, held, named, last_rank)
+    graph = indptr, indices, *back, held, codes
+    degrees, n_targets = np.zeros(n, np.int64), np.zeros(n, np.int32)
+    in_threads(partial(_count, *graph, degrees), n)
+    out_indptr = np.concatenate([[0], np.cumsum(degrees)])
+    out = np.empty(out_indptr[-1], np.int32)
+    in_threads(partial(_fill, *graph, out_indptr, out, n_targets), n)
+    return Neighborhoods(out_indptr, out, n_targets, n_hubs)
+
+
+def _hubs(  # type: ignore[no-untyped-def]
+    indptr, indices, held, named, hub_limit: float | None
+) -> tuple[NDArray[np.int64], int]:
+    """For each row, the lowest place in a list that still counts as naming it."""
+    longest = int(np.diff(indptr).max(initial=0))
+    last_rank = np.full(len(named), longest, np.int64)
+    if hub_limit is None or not named.any():
+        return last_rank, 0
+    limit = int(hub_limit * named.mean())
+    hubs = np.flatnonzero(named > max(1, limit))
+    places = _places(indptr, indices, held, hubs, longest)
+    last_rank[hubs] = (np.cumsum(places, axis=1) <= limit).sum(axis=1)
+    named[hubs] = [row[:last].sum() for row, last in zip(places, last_rank[hubs])]
+    return last_rank, len(hubs)
 
 
 def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
@@ -91,20 +132,22 @@ def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
     if not keep.all():
         counts = np.bincount(row[keep], minlength=n)
         indptr, indices = np.concatenate([[0], np.cumsum(counts)]), indices[keep]
-    graph = sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=(n, n))
+    entries = np.ones(len(indices), bool)
+    # A copy: sum_duplicates sorts the indices in place.
+    graph = sparse.csr_array((entries, indices.copy(), indptr), shape=(n, n))
     graph.sum_duplicates()
     return graph
 
 
 def _checked(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     if isinstance(neighbors, Neighborhoods):
-        return neighbors.indptr.copy(), neighbors.indices.copy()
+        return neighbors.indptr, neighbors.indices
     if sparse.issparse(neighbors):
         graph = sparse.csr_array(neighbors)
         if graph.shape != (n, n):
             raise ValueError(f"neighbors is a graph of shape {graph.shape}; ({n}, {n}) is expected")
-        return graph.indptr, graph.indices.copy()  # sum_duplicates would sort the caller's array
-    lists = np.asarray(neighbors)
+        return graph.indptr, graph.indices
+    lists = np.asanyarray(neighbors)
     if lists.ndim != 2 or len(lists) != n:
         raise ValueError(
             f"neighbors has shape {lists.shape}; an (n, k) array of row indices with n={n}, "
@@ -117,49 +160,99 @@ def _checked(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], NDArr
             f"neighbors holds indices from {lists.min()} to {lists.max()}; with {n} rows they "
             f"must lie between 0 and {n - 1} (-1 stands for no neighbour)"
         )
-    return np.arange(n + 1) * lists.shape[1], lists.astype(np.int32).ravel()
+    return np.arange(n + 1) * lists.shape[1], lists.astype(np.int32, copy=False).reshape(-1)
 
 
 @njit(cache=True, nogil=True)
-def _union(
-    a: NDArray[np.int32], b: NDArray[np.int32], out: NDArray[np.int32]
-) -> int:  # pragma: no cover - compiled
-    """Merge two ascending lists without repetition; return the length."""
-    i = j = n = 0
-    while i < len(a) or j < len(b):
-        if j == len(b) or (i < len(a) and a[i] < b[j]):
-            out[n] = a[i]
-            i += 1
-        else:
-            if i < len(a) and a[i] == b[j]:
-                i += 1
-            out[n] = b[j]
-            j += 1
+def _times_named(indptr, indices, held):  # type: ignore[no-untyped-def]
+    named = np.zeros(len(held), np.int64)
+    for i in range(len(held)):
+        if not held[i]:
+            for j in indices[indptr[i] : indptr[i + 1]]:
+                if j >= 0 and j != i and not held[j]:
+                    named[j] += 1
+    return named
+
+
+@njit(cache=True, nogil=True)
+def _places(indptr, indices, held, hubs, longest):  # type: ignore[no-untyped-def]
+    """How often each hub is named at each place of a list."""
+    number = np.full(len(held), -1, np.int64)
+    number[hubs] = np.arange(len(hubs))
+    places = np.zeros((len(hubs), longest), np.int32)
+    for i in range(len(held)):
+        if not held[i]:
+            for rank in range(indptr[i + 1] - indptr[i]):
+                j = indices[indptr[i] + rank]
+                if j >= 0 and j != i and number[j] >= 0:
+                    places[number[j], rank] += 1
+    return places
+
+
+@njit(cache=True, nogil=True)
+def _transposed(indptr, indices, held, named, last_rank):  # type: ignore[no-untyped-def]
+    """Who names each row, in ascending order."""
+    t_indptr = np.zeros(len(named) + 1, np.int64)
+    t_indptr[1:] = np.cumsum(named)
+    t_indices, at = np.empty(t_indptr[-1], np.int32), t_indptr[:-1].copy()
+    for i in range(len(held)):
+        if not held[i]:
+            for rank in range(indptr[i + 1] - indptr[i]):
+                j = indices[indptr[i] + rank]
+                if j >= 0 and j != i and not held[j] and rank < last_rank[j]:
+                    t_indices[at[j]] = i
+                    at[j] += 1
+    return t_indptr, t_indices
+
+
+@njit(cache=True, nogil=True)
+def _union(own, i, named_by, held, out):  # type: ignore[no-untyped-def]
+    """Row i's own list and those who name it, ascending, without repetition; the length."""
+    n = 0
+    for j in own:
+        if j >= 0 and j != i and not held[j]:
+            out[n] = j
+            n += 1
+    for j in named_by:
+        out[n] = j
         n += 1
+    both = np.sort(out[:n])
+    n = 0
+    for j in both:
+        if n == 0 or out[n - 1] != j:
+            out[n] = j
+            n += 1
     return n
 
 
 @njit(cache=True, nogil=True)
-def _merged_and_split(  # type: ignore[no-untyped-def]
-    indptr, indices, t_indptr, t_indices, labels
-):  # pragma: no cover - compiled
-    """Row by row: the union of the graph and its transpose, targets before impostors."""
-    n = len(labels)
+def _room(indptr, t_indptr, lo, hi):  # type: ignore[no-untyped-def]
     most = 0
-    for i in range(n):
+    for i in range(lo, hi):
         most = max(most, indptr[i + 1] - indptr[i] + t_indptr[i + 1] - t_indptr[i])
-    row = np.empty(most, np.int32)
-    out_indptr = np.zeros(n + 1, np.int64)
-    for i in range(n):
-        a = indices[indptr[i] : indptr[i + 1]]
-        b = t_indices[t_indptr[i] : t_indptr[i + 1]]
-        out_indptr[i + 1] = out_indptr[i] + _union(a, b, row)
-    out = np.empty(out_indptr[n], np.int32)
-    n_targets = np.zeros(n, np.int32)
-    for i in range(n):
-        a = indices[indptr[i] : indptr[i + 1]]
-        b = t_indices[t_indptr[i] : t_indptr[i + 1]]
-        m = _union(a, b, row)
+    return np.empty(most, np.int32)
+
+
+@njit(cache=True, nogil=True)
+def _count(indptr, indices, t_indptr, t_indices, held, labels, degrees, lo, hi):  # type: ignore[no-untyped-def]
+    row = _room(indptr, t_indptr, lo, hi)
+    for i in range(lo, hi):
+        if not held[i]:
+            own = indices[indptr[i] : indptr[i + 1]]
+            degrees[i] = _union(own, i, t_indices[t_indptr[i] : t_indptr[i + 1]], held, row)
+
+
+@njit(cache=True, nogil=True)
+def _fill(  # type: ignore[no-untyped-def]
+    indptr, indices, t_indptr, t_indices, held, labels, out_indptr, out, n_targets, lo, hi
+):
+    """Row by row: the neighbours, targets before impostors."""
+    row = _room(indptr, t_indptr, lo, hi)
+    for i in range(lo, hi):
+        if held[i]:
+            continue
+        own = indices[indptr[i] : indptr[i + 1]]
+        m = _union(own, i, t_indices[t_indptr[i] : t_indptr[i + 1]], held, row)
         at = out_indptr[i]
         for same in (True, False):
             for j in row[:m]:
@@ -168,4 +261,3 @@ def _merged_and_split(  # type: ignore[no-untyped-def]
                     at += 1
             if same:
                 n_targets[i] = at - out_indptr[i]
-    return out_indptr, out, n_targets
