@@ -40,6 +40,19 @@ def test_measures_are_those_of_the_guesses(data):
     assert outcome.per_class_top3 == pytest.approx(np.mean([r.any(1).mean() for r in by_class]))
 
 
+def test_every_method_runs_and_beats_chance():
+    X, y = blobs(n=220, dims=6, spread=0.8)
+    outcomes = compare(METHODS, X[:120], y[:120], X[120:], y[120:])
+    assert [o.name for o in outcomes] == list(METHODS)
+    chance = np.bincount(y[120:]).max() / 100
+    for outcome in outcomes:
+        assert chance + 0.2 < outcome.top1 <= outcome.top3 <= 1, outcome
+        assert outcome.settings
+        assert outcome.seconds > 0
+        assert outcome.predict_seconds > 0
+    assert table(outcomes).count("\n") == len(METHODS) + 1
+
+
 def test_any_classifier_can_take_part(data):
     others = {"bayes": lambda seed: GaussianNB(), "ridge": lambda seed: RidgeClassifier()}
     for outcome in compare(others, *data):

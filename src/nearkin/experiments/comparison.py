@@ -14,7 +14,7 @@ LMNN        when to stop; three targets, μ = ½, at most 10,000 rows
 NCM         step size, rank, when to stop, on a tenth held out
 kNN metric  the same; three dynamic targets
 OASIS       C, when to stop, on a tenth held out
-NCA         nothing: 50 iterations, at most 4,000 rows
+NCA         rank, 32 or 128; 50 iterations, at most 4,000 rows
 SL-NE       the best of `LEARNERS`: rule, neighbours, step size, temperature, epochs
 SL-DE       three or ten blocks of principal directions, and three of `LEARNERS`
 ==========  ====================================================================================
@@ -98,7 +98,7 @@ METHODS: dict[str, Factory] = {
     "NCM": lambda seed: NCM(random_state=seed),
     "kNN metric": lambda seed: _voting(KNNMetric(), seed),
     "OASIS": lambda seed: _voting(OASIS(), seed),
-    "NCA": lambda seed: _voting(NCA(), seed),
+    "NCA": lambda seed: BestOf([_voting(NCA(32)), _voting(NCA(128))], random_state=seed),
     "SL-NE": _slne,
     "SL-DE": _slde,
 }
