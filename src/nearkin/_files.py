@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     if target.exists() and not target.is_file():  # a rename would replace a folder or a device
         raise FileExistsError(f"{target} exists and is not a regular file; give another name")
+    _sweep(target)
     # The suffix stays, because numpy appends one of its own to names that lack it.
     aside = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
     try:
@@ -42,3 +44,29 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             aside.unlink()
+
+
+def is_aside(path: Path) -> bool:
+    """Whether a file is something that `replacing` was writing, or left when it was killed."""
+    return re.fullmatch(r"\..*\.\d+\.part(\..*)?", path.name) is not None
+
+
+def _sweep(target: Path) -> None:
+    """Remove what processes that were killed while they wrote `target` have left."""
+    name = re.compile(rf"\.{re.escape(target.stem)}\.(\d{{1,9}})\.part{re.escape(target.suffix)}")
+    with suppress(FileNotFoundError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            found = name.fullmatch(entry.name)
+            if found and not _alive(int(found[1])):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True

@@ -66,8 +66,8 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         Rounds of coordinate descent after the members are learned: each in turn, the others
         fixed; a change is kept only if the objective falls.
     cache_dir : path, optional
-        Folder for finished members. A fit that died resumes from it. On a cluster, a folder
-        that all machines see.
+        Folder for finished members, and for checkpoints of those being learned. A fit that died
+        resumes from it. On a cluster, a folder that all machines see.
     n_jobs : int, optional
         Workers on this machine.
     random_state : int, RandomState instance or None
@@ -235,11 +235,13 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             "kind": type(self._prototype),
         }
         extra = [] if hoods is None else [hoods.indptr, hoods.indices[:1_000_000]]
-        return Folder(path, fingerprint(rows, labels, own, extra))
+        durable = self.cache_dir is not None
+        return Folder(path, fingerprint(rows, labels, own, extra), durable)
 
     def _learn(self, folder: Folder, rows: Array, learners: list[Any], shared: Any) -> None:
         missing = [n for n in range(len(learners)) if not folder.member(n).exists()]
         if not missing:
+            folder.clear_shared()  # what a run that was killed at its end has left
             return
         folder.write_shared(*shared)
         try:

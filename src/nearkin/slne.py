@@ -1,8 +1,9 @@
 """SL-NE: similarity learning with neighbourhood embedding (Algorithm 1 of the paper)."""
 
+import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from nearkin._blas import serial_blas
+from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
+from nearkin._course import Course, Journal
 from nearkin._holdout import Judge, hold_out
 from nearkin._learning import Learner, Settings
 from nearkin._projection import Projection
@@ -23,9 +26,10 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_graph, neighb
 from nearkin.neighbors import nearest
 from nearkin.similarity import BilinearSimilarity
 
-PATIENCE = 5  # epochs without a better held-out accuracy, as in scikit-learn's SGD
-
 RUNAWAY_LOSS = 1e6  # under the identity, no loss exceeds the margin plus two
+
+# Parameters that do not change what an epoch does; the seed stands for random_state.
+_NO_MATTER = ("max_epochs", "callback", "verbose", "warm_start", "random_state")
 
 
 class SLNE(BilinearSimilarity, BaseEstimator):
@@ -76,6 +80,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         stopping, ``validation``.
     n_epochs_ : int
         Epochs behind `matrix_`.
+    t_ : int
+        Visits of rows behind `matrix_`: where the step schedule goes on.
     interrupted_ : bool
         Whether Ctrl-C ended the fit; `matrix_` is then what was learned until that moment.
     scale_ : float
@@ -94,6 +100,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     >>> bool(virginica > versicolor)
     True
     """
+
+    history_: list[dict[str, float]]
+    t_: int
 
     def __init__(
         self,
@@ -140,7 +149,13 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        neighbors: NeighborLists | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    ) -> Self:
         """Learn `matrix_` from rows `X` with labels `y`.
 
         Parameters
@@ -151,12 +166,21 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         y : (n,) array-like
         neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
             Ready-made neighbour lists; found with `index` if left out.
+        checkpoint : path or nearkin.Checkpoint, optional
+            Folder to keep the work in, every five minutes. If the process dies, the same fit with
+            the same folder goes on and ends with the same matrix, to the last bit; other data or
+            settings are refused. More epochs may be asked for: the fit then goes on with them.
+            `callback` is not called again for epochs that are done. The folder is the user's to
+            remove.
         """
         self._check_parameters()
         rows, labels = self._check_data(X, y)
+        keep = as_checkpoint(checkpoint)
+        all_rows = Digest(rows)
         if neighbors is None:
-            neighbors = self._find_neighbors(rows)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            neighbors = self._find_neighbors(rows, keep, all_rows)
+        random_state = check_random_state(keep.seed(self.random_state))
+        seed = int(random_state.randint(np.iinfo(np.int32).max))
         held, judge = np.zeros(len(rows), bool), None
         if self.early_stopping:
             graph, rng = as_graph(neighbors, len(rows)), np.random.default_rng(seed)
@@ -165,9 +189,35 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         hoods = neighborhoods(neighbors, labels)
         self._report_skipped(hoods, held)
         learner = self._learner(rows, hoods, seed)
+        course = Course(self.history_)
+        made_from = self._made_from(learner) | {"X": all_rows, "y": Digest(labels)}
+        journal = Journal(keep, made_from, learner, course)
+        journal.resume()
+        self._check_epochs(course, keep)
+        self.history_ = course.history
         with serial_blas():
-            self._run(learner, judge)
+            self._run(learner, judge, course, journal)
         return self
+
+    def _made_from(self, learner: Learner) -> dict[str, Any]:
+        """What decides the course of a fit, beside X and y."""
+        settings = {k: v for k, v in self.get_params().items() if k not in _NO_MATTER}
+        return settings | {
+            "seed": learner.settings.seed,
+            "rows a block": learner.block,
+            # Now, not when it is first asked for: the matrix is about to change.
+            "the matrix to start from": str(Digest(learner.matrix)),
+            "epochs before": learner.epochs,
+            "neighbors": Digest(*learner.hoods.arrays),
+        }
+
+    def _check_epochs(self, course: Course, keep: Checkpoint) -> None:
+        if course.done > self.max_epochs:
+            raise ValueError(
+                f"max_epochs={self.max_epochs}, but checkpoint={str(keep.folder)!r} has "
+                f"{course.done} epochs behind it; raise max_epochs, or remove the folder to start "
+                "anew"
+            )
 
     def _check_parameters(self) -> None:
         check_choice("rule", self.rule, RULES)
@@ -201,14 +251,21 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
         return rows, labels
 
-    def _find_neighbors(self, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+    def _find_neighbors(
+        self, rows: NDArray[np.float32], keep: Checkpoint, all_rows: Digest
+    ) -> NDArray[np.int32]:
         k = min(self.n_neighbors, len(rows) - 1)
         if k < self.n_neighbors:
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} but X has {len(rows)} rows; {k} are used",
                 stacklevel=3,
             )
-        return nearest(rows, k, index=self.index, verbose=self.verbose)[0]
+
+        def search() -> NDArray[np.int32]:
+            return nearest(rows, k, index=self.index, verbose=self.verbose)[0]
+
+        made_from = {"n_neighbors": k, "index": self.index, "X": all_rows}
+        return kept_lists(keep, made_from, search)
 
     def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
         unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
@@ -246,39 +303,41 @@ class SLNE(BilinearSimilarity, BaseEstimator):
                     f"warm_start: matrix_ is for {start.shape[0]} columns, X has {rows.shape[1]}"
                 )
             settings.projection.apply(start)
-            return Learner(rows, hoods, settings, start, self.n_epochs_)
-        self.history_: list[dict[str, float]] = []
+            return Learner(rows, hoods, settings, start, self.n_epochs_, taken=self._taken(rows))
+        self.history_ = []
         return Learner(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
 
-    def _run(self, learner: Learner, judge: Judge | None) -> None:
-        best, since_best, smoothed = -1.0, 0, np.inf
+    def _taken(self, rows: NDArray[np.float32]) -> int:
+        """t − 1 of Algorithm 1; models of earlier versions know their epochs only."""
+        return getattr(self, "t_", self.n_epochs_ * len(rows))
+
+    def _run(self, learner: Learner, judge: Judge | None, course: Course, journal: Journal) -> None:
         self.interrupted_ = False
-        self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+        self._show(learner)
         try:
-            for _ in range(self.max_epochs):
+            while course.done < self.max_epochs and not course.stopped:
                 record = self._epoch(learner)
-                self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+                self._show(learner)
                 if judge is not None:
                     record["validation"] = judge(learner.matrix)
-                    since_best += 1
-                    if record["validation"] > best:
-                        best, since_best = record["validation"], 0
-                        kept = learner.matrix.copy(), learner.epochs
+                course.note(record, learner, self.tol)
                 self._tell(record)
-                before = smoothed
-                smoothed = record["loss"] if np.isinf(before) else (before + record["loss"]) / 2
-                if since_best >= PATIENCE or (judge is None and self._settled(before, smoothed)):
-                    break
+            journal.write()
         except KeyboardInterrupt:
-            self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+            # Perhaps within a step: good enough to use, not to go on from, so it is not written.
+            self._show(learner)
             self.interrupted_ = True
             warnings.warn(
                 f"interrupted in epoch {learner.epochs + 1}; what was learned so far is kept in "
                 "matrix_, and warm_start=True goes on from it",
                 stacklevel=3,
             )
-        if best >= 0:
-            self.matrix_, self.n_epochs_ = kept
+        if course.best_matrix is not None:
+            self.t_ -= (learner.epochs - course.best_epochs) * learner.n_visits
+            self.matrix_, self.n_epochs_ = course.best_matrix, course.best_epochs
+
+    def _show(self, learner: Learner) -> None:
+        self.matrix_, self.n_epochs_, self.t_ = learner.matrix, learner.epochs, learner.t0
 
     def _epoch(self, learner: Learner) -> dict[str, float]:
         began = time.perf_counter()
@@ -311,5 +370,14 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         if self.callback is not None:
             self.callback(int(record["epoch"]), self)
 
-    def _settled(self, before: float, now: float) -> bool:
-        return self.tol > 0 and (now == 0 or before - now < self.tol * before)
+
+def kept_lists(
+    keep: Checkpoint, made_from: Mapping[str, Any], search: Callable[[], NDArray[np.int32]]
+) -> NDArray[np.int32]:
+    """Neighbour lists from a checkpoint, or else found and kept there."""
+    kept = keep.read("neighbors", made_from)
+    if kept is not None:
+        return kept[0]["indices"]
+    lists = search()
+    keep.write("neighbors", made_from, {"indices": lists})
+    return lists

@@ -7,16 +7,19 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from nearkin import _kernel, votes
+from nearkin import _kernel, persistence, votes
+from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint, words
 from nearkin._holdout import held_out, padded_lists, without
 from nearkin._validation import check_choice, check_number
 from nearkin.neighborhoods import NeighborLists, as_graph
 from nearkin.neighbors import NeighborIndex
+from nearkin.slne import kept_lists
 from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
 
 Array = NDArray[np.float32]
@@ -111,6 +114,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
         calibration: tuple[ArrayLike, ArrayLike] | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Self:
         """Keep the rows, learn the similarity and choose the vote.
 
@@ -124,22 +128,27 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         calibration : (rows, labels), optional
             Rows to choose the vote on, in place of a held-out tenth. Needed with ``vote="auto"``
             when the similarity is already fitted: rows it has seen would flatter it.
+        checkpoint : path or nearkin.Checkpoint, optional
+            Folder to keep the work in: preprocessed rows, neighbour lists, and the learner's own
+            checkpoints (its finished members, for an ensemble). If the process dies, the same fit
+            with the same folder goes on and ends with the same model; see `SLNE.fit`.
         """
         self._check_parameters()
-        rng = check_random_state(self.random_state)
-        labels = self._keep(X, y, rng)
+        keep = as_checkpoint(checkpoint)
+        rng = check_random_state(keep.seed(self.random_state))
+        labels = self._keep(X, y, rng, keep)
         fitted = self.similarity is None or _is_fitted(self.similarity)
         self.similarity_ = self.similarity if fitted else _seeded(self.similarity, rng)
         lists = neighbors
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
-            lists = self._index.nearest(self._training_k(len(labels)))[0]
+            lists = self._find_lists(keep)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
         own = lists if neighbors is not None else _cut(lists, self.similarity_)
         if self.vote == "auto" and calibration is None:
-            self._calibrate_held_out(y, lists, own, fitted, rng)
+            self._calibrate_held_out(y, lists, own, fitted, rng, keep)
             return self
         if not fitted:
-            _learn(self.similarity_, self.database_, y, own)
+            _learn(self.similarity_, self.database_, y, own, keep=keep)
         self._correct_hubs(lists)
         if calibration is not None and self.vote == "auto":
             self._calibrate_on(*calibration)
@@ -157,15 +166,12 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if self.sharpness is not None:
             check_number("sharpness", self.sharpness, 0, open_low=True)
 
-    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any) -> NDArray[np.int32]:
+    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, keep: Checkpoint) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self.preprocess_ = self.preprocess
-        if self.preprocess is not None and not _is_fitted(self.preprocess):
-            self.preprocess_ = _seeded(self.preprocess, rng).fit(rows)
-        self.database_ = self._preprocessed(rows)
+        self._prepare(rows, rng, keep)
         self.labels_ = labels.astype(np.int32)
         self._cached_index: NeighborIndex | None = None
         if self.n_neighbors > len(labels):
@@ -174,6 +180,31 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         return self.labels_
+
+    def _prepare(self, rows: Any, rng: Any, keep: Checkpoint) -> None:
+        """Fit the preprocessing, if it is not fitted, and apply it; or take what was kept."""
+        self.preprocess_ = self.preprocess
+        if self.preprocess is None or _is_fitted(self.preprocess):
+            self.database_ = self._preprocessed(rows)
+            return
+        unfitted = _seeded(self.preprocess, rng)
+        path = keep.folder / "preprocessed.safetensors"
+        made_from = {"preprocess": unfitted, "X": Digest(*_arrays(rows))}
+        if keep and path.exists():
+            kept = persistence.load(path)
+            keep.compare(kept["made_from"], made_from)
+            self.preprocess_, self.database_ = kept["preprocess"], kept["database"]
+            return
+        self.preprocess_ = unfitted.fit(rows)
+        self.database_ = self._preprocessed(rows)
+        if keep and persistence.can_hold(self.preprocess_):
+            parts = {"preprocess": self.preprocess_, "database": self.database_}
+            persistence.save(parts | {"made_from": words(made_from)}, path)
+
+    def _find_lists(self, keep: Checkpoint) -> NDArray[np.int32]:
+        k = self._training_k(len(self.labels_))
+        made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
+        return kept_lists(keep, made_from, lambda: self._index.nearest(k)[0])
 
     @property
     def _accepted(self) -> dict[str, Any]:
@@ -228,6 +259,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         own: NeighborLists | None,
         fitted: bool,
         rng: Any,
+        keep: Checkpoint,
     ) -> None:
         if fitted and self.similarity is not None:
             raise ValueError(
@@ -240,20 +272,21 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if lists is None or not held.any():  # too few rows to spare any
             self.vote_ = Vote("power", DEFAULT_SHARPNESS["power"])
             if not fitted:
-                _learn(self.similarity_, self.database_, y, own)
+                _learn(self.similarity_, self.database_, y, own, keep=keep)
             self._correct_hubs(lists)
             return
         graph = as_graph(lists, len(held))
         unfitted = self.similarity_
         if not fitted:
             known = without(as_graph(own, len(held)), held)
-            self.similarity_ = _learn(_apart(unfitted), self.database_, y, known, held)
+            first = _apart(unfitted), self.database_, y, known, held, keep.part("held-out")
+            self.similarity_ = _learn(*first)
         self._correct_hubs(lists)
         indices = self._voters(lists, graph, np.flatnonzero(held))
         scores = self._scores(self.database_[held], indices)
         self._choose(scores, self.labels_[indices], self.labels_[held])
         if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
-            self.similarity_ = _learn(unfitted, self.database_, y, own)
+            self.similarity_ = _learn(unfitted, self.database_, y, own, keep=keep)
             self._correct_hubs(lists)
 
     def _voters(self, lists: Any, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -357,9 +390,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file: see `nearkin.save`."""
-        from nearkin.persistence import save
-
-        save(self, path)
+        persistence.save(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -413,9 +444,20 @@ def _learn(
     y: ArrayLike,
     neighbors: NeighborLists | None,
     held: NDArray[np.bool_] | None = None,
+    keep: Checkpoint | None = None,
 ) -> Any:
     """Fit a learner without the held-out rows, which `neighbors` no longer mentions."""
+    keep = keep.part("learner") if keep else None
+    if keep and getattr(learner, "cache_dir", "none") is None:  # an ensemble has a way of its own
+        learner.set_params(cache_dir=keep.folder)
     if has_fit_parameter(learner, "neighbors"):
-        return learner.fit(rows, y, neighbors=neighbors)
-    keep = slice(None) if held is None else ~held
-    return learner.fit(rows[keep], np.asarray(y)[keep])
+        durable = keep and has_fit_parameter(learner, "checkpoint")
+        also = {"checkpoint": keep} if durable else {}
+        return learner.fit(rows, y, neighbors=neighbors, **also)
+    chosen = slice(None) if held is None else ~held
+    return learner.fit(rows[chosen], np.asarray(y)[chosen])
+
+
+def _arrays(rows: Any) -> tuple[NDArray[Any], ...]:
+    """What a matrix, dense or sparse, consists of."""
+    return (rows.data, rows.indices, rows.indptr) if sparse.issparse(rows) else (rows,)
