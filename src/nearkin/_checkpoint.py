@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Mapping
 from functools import cached_property
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin import _safetensors
-from nearkin._files import is_aside, replacing
+from nearkin._files import discard, is_aside, replacing
 from nearkin._validation import check_number
 
 FORMAT = 1
@@ -44,8 +43,8 @@ class Checkpoint:
     ----------
     folder : path
         A new or empty folder, or one that a fit has kept its work in.
-    minutes : float
-        Time between two writes while learning: what a kill costs, at most.
+    minutes : float, optional
+        Five, if left out. Time between two writes while learning: what a kill costs, at most.
 
     Examples
     --------
@@ -60,7 +59,8 @@ class Checkpoint:
     True
     """
 
-    def __init__(self, folder: str | os.PathLike[str], minutes: float = MINUTES) -> None:
+    def __init__(self, folder: str | os.PathLike[str], minutes: float | None = None) -> None:
+        minutes = MINUTES if minutes is None else minutes
         check_number("minutes", minutes, 0)
         self.folder, self.minutes = Path(folder), minutes
         self._last = time.monotonic()
@@ -129,7 +129,7 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the folder with everything in it, if a fit has kept its work there."""
         if (self.folder / _NOTE).exists():
-            shutil.rmtree(self.folder)
+            discard(self.folder)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.safetensors"

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,6 +47,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             aside.unlink()
 
 
+def discard(folder: Path) -> None:
+    """Remove a folder that may be missing; nobody ever sees a part of it."""
+    _sweep(folder)
+    aside = folder.with_name(f".{folder.stem}.{os.getpid()}.part{folder.suffix}")
+    with suppress(FileNotFoundError):
+        os.rename(folder, aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def is_aside(path: Path) -> bool:
     """Whether a file is something that `replacing` was writing, or left when it was killed."""
     return re.fullmatch(r"\..*\.\d+\.part(\..*)?", path.name) is not None
@@ -58,6 +68,8 @@ def _sweep(target: Path) -> None:
         for entry in entries:
             found = name.fullmatch(entry.name)
             if found and not _alive(int(found[1])):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
                 with suppress(OSError):
                     os.unlink(entry.path)
 

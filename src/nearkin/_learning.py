@@ -100,7 +100,7 @@ class Learner:
 
     @property
     def t0(self) -> int:
-        """t − 1 of Algorithm 1 at the start of the epoch."""
+        """Visits before the epoch: t − 1 of Algorithm 1."""
         return self.epochs * self.n_visits if self.taken is None else self.taken
 
     def _schedule(self) -> tuple[NDArray[np.int64], Array, NDArray[np.float64]]:

@@ -7,7 +7,6 @@ died goes on with the missing ones.
 
 import hashlib
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from nearkin import _safetensors
 from nearkin._checkpoint import Checkpoint
-from nearkin._files import replacing
+from nearkin._files import discard, replacing
 from nearkin._holdout import Judge
 from nearkin._pca import row_blocks
 from nearkin._threads import limited
@@ -129,7 +128,7 @@ def learn_member(folder: Folder, n: int, learner: Any) -> None:
     metadata = {"fingerprint": folder.fingerprint, "accuracy": repr(accuracy), "history": history}
     _safetensors.write(folder.member(n), {"matrix": matrix}, metadata)
     folder.rows(n).unlink(missing_ok=True)
-    shutil.rmtree(folder.unfinished(n), ignore_errors=True)
+    discard(folder.unfinished(n))
 
 
 def _fitted(

@@ -308,7 +308,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         return Learner(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
 
     def _taken(self, rows: NDArray[np.float32]) -> int:
-        """t − 1 of Algorithm 1; models of earlier versions know their epochs only."""
+        """Visits so far, t − 1; models of earlier versions know their epochs only."""
         return getattr(self, "t_", self.n_epochs_ * len(rows))
 
     def _run(self, learner: Learner, judge: Judge | None, course: Course, journal: Journal) -> None:
