@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-import nearkin.voting
+import nearkin.voting  # noqa: F401 - so that no child has to
 from nearkin import SLNE, _files, _members, _safetensors, neighbors, persistence, slne
 from nearkin._checkpoint import Checkpoint
 from nearkin._kernel import pair_squared_distances

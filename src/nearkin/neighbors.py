@@ -23,6 +23,7 @@ Neighbors = tuple[NDArray[np.int32], NDArray[np.float32]]
 EXACT_ROWS = 100_000
 QUERY_BLOCK = 4_096
 DATABASE_BYTES = 256 << 20
+TRAIN_ROWS = 200_000
 
 
 def nearest(
@@ -95,13 +96,18 @@ class NeighborIndex:
                 f"k={k} neighbours were asked of {len(rows)} rows; "
                 f"k must be between 1 and {most}: lower k or add rows"
             )
-        found = np.empty((len(asked), k), np.int32)
+        found, distances = (
+            np.empty((len(asked), k), np.int32),
+            np.empty((len(asked), k), np.float32),
+        )
         for lo, hi in track(list(_blocks(len(asked), QUERY_BLOCK)), "neighbours", show=verbose > 0):
             block = np.ascontiguousarray(asked[lo:hi], np.float32)
             # A row finds itself first; one more than asked for leaves k when it is taken out.
             near = self._back_end.search(block, k + alone)
-            found[lo:hi] = _without_self(near, np.arange(lo, hi)) if alone else near
-        return _sorted_by_distance(rows, asked, found)
+            near = _without_self(near, np.arange(lo, hi)) if alone else near
+            # Block by block: sorting all lists at once would need several times their size.
+            found[lo:hi], distances[lo:hi] = _sorted_by_distance(rows, block, near)
+        return found, distances
 
 
 def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int = 0) -> float:
@@ -154,8 +160,6 @@ class _Exact:
 class _Factory:
     """Any index that faiss can name."""
 
-    TRAIN_ROWS = 200_000
-
     def __init__(self, rows: NDArray[np.float32], description: str) -> None:
         factory, _, settings = description.partition(";")
         try:
@@ -165,7 +169,7 @@ class _Factory:
                 f"index={description!r} is not understood by faiss ({_reason(error)}); use 'auto', "
                 "'exact' or a faiss index-factory string such as 'IVF1024,Flat' or 'HNSW32'"
             ) from None
-        step = max(1, len(rows) // self.TRAIN_ROWS)
+        step = max(1, len(rows) // TRAIN_ROWS)
         try:
             self.index.train(np.ascontiguousarray(rows[::step], np.float32))
         except RuntimeError as error:
@@ -204,8 +208,9 @@ def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np
 
 
 def _sorted_by_distance(
-    rows: NDArray[np.float32], asked: NDArray[np.float32], found: NDArray[np.int32]
+    rows: NDArray[np.float32], asked: NDArray[np.float32], near: NDArray[np.int64]
 ) -> Neighbors:
+    found = near.astype(np.int32)
     squared = pair_squared_distances(asked, rows, found)
     order = np.argsort(squared, axis=1, kind="stable")
     indices = np.take_along_axis(found, order, axis=1)

@@ -8,12 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from nearkin import _memory
 from nearkin._blas import serial_blas
 from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
 from nearkin._course import Course, Journal
@@ -174,7 +176,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             remove.
         """
         self._check_parameters()
+        check_conversion(X)
         rows, labels = self._check_data(X, y)
+        self._check_memory(rows, neighbors)
         keep = as_checkpoint(checkpoint)
         all_rows = Digest(rows)
         if neighbors is None:
@@ -250,6 +254,28 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         if not lengths.any():
             raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
         return rows, labels
+
+    def _check_memory(self, rows: NDArray[np.float32], neighbors: NeighborLists | None) -> None:
+        n, D = rows.shape
+        k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
+        stages = _memory.fit_bytes(
+            n, D, k, index=self.index, ready_lists=neighbors is not None,
+            batch_size=int(self.batch_size), early_stopping=self.early_stopping,
+            spectral=self.psd or self.rank is not None,
+        )  # fmt: skip
+        if isinstance(neighbors, Neighborhoods):
+            del stages["graph"]
+        advice = f"lower n_neighbors={k}"
+        if self.batch_size > 1:
+            advice += f" or batch_size={self.batch_size}"
+        if "neighbours" in stages:
+            advice += (
+                ", find neighbours exactly (index='exact') or with a compressing index such as "
+                "index='IVF4096,PQ64'"
+            )
+        _memory.check(
+            f"a fit on {n} rows of {D} columns", stages, f"{advice}, or learn an ensemble (SLDE)"
+        )
 
     def _find_neighbors(
         self, rows: NDArray[np.float32], keep: Checkpoint, all_rows: Digest
@@ -369,6 +395,21 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             print("  ".join(f"{name} {value:.4g}" for name, value in record.items()))
         if self.callback is not None:
             self.callback(int(record["epoch"]), self)
+
+
+def check_conversion(X: Any) -> None:
+    """Refuse rows whose conversion to float32 does not fit into memory."""
+    advice = "write them to a float32 .npy file and map it: np.load(path, mmap_mode='r')"
+    size = _memory.conversion_bytes(X)
+    if size:
+        _memory.check("X", {"conversion to float32 in C order": size}, advice)
+
+
+def listed(neighbors: NeighborLists, n: int) -> int:
+    """Neighbours a row in ready-made lists or a graph, at least one."""
+    if isinstance(neighbors, Neighborhoods):
+        return max(1, len(neighbors.indices) // n)
+    return max(1, (neighbors.nnz if sparse.issparse(neighbors) else np.size(neighbors)) // n)
 
 
 def kept_lists(

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from nearkin import _kernel, persistence, votes
+from nearkin import _kernel, _memory, persistence, votes
 from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint, words
 from nearkin._holdout import held_out, padded_lists, without
 from nearkin._validation import check_choice, check_number
@@ -195,11 +195,13 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             keep.compare(kept["made_from"], made_from)
             self.preprocess_, self.database_ = kept["preprocess"], kept["database"]
             return
+        _check_room(rows, unfitted)
         self.preprocess_ = unfitted.fit(rows)
         self.database_ = self._preprocessed(rows)
         if keep and persistence.can_hold(self.preprocess_):
             parts = {"preprocess": self.preprocess_, "database": self.database_}
             persistence.save(parts | {"made_from": words(made_from)}, path)
+            self.database_ = persistence.load(path)["database"]  # from memory to the file
 
     def _find_lists(self, keep: Checkpoint) -> NDArray[np.int32]:
         k = self._training_k(len(self.labels_))
@@ -456,6 +458,17 @@ def _learn(
         return learner.fit(rows, y, neighbors=neighbors, **also)
     chosen = slice(None) if held is None else ~held
     return learner.fit(rows[chosen], np.asarray(y)[chosen])
+
+
+def _check_room(rows: Any, preprocess: Any) -> None:
+    n, D = rows.shape
+    columns = min(D, getattr(preprocess, "n_components", None) or D)
+    _memory.check(
+        f"SoftVotingKNN on {n} rows",
+        {"preprocessed rows": 4 * n * columns},
+        "lower n_components of the preprocessing, or preprocess into a file, "
+        "Preprocess().fit(X).transform(X, out=...), and fit on that",
+    )
 
 
 def _arrays(rows: Any) -> tuple[NDArray[Any], ...]:
