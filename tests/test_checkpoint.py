@@ -9,8 +9,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
+import nearkin
 from nearkin import SLDE, SLNE, Checkpoint, Preprocess, SoftVotingKNN, _learning
 from nearkin._files import replacing
+from nearkin.cli.app import app
 from samples import blobs
 
 EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0, "random_state": 0}
@@ -43,13 +45,13 @@ class Cut(Exception):
     pass
 
 
-def cut_at(monkeypatch, nth):
+def cut_at(monkeypatch, nth, how=Cut):
     """Let the `nth` block from now fail, once."""
     take, calls = _learning.Learner._take, iter(range(nth))
 
     def failing(self, *arguments):
         if next(calls, None) == nth - 1:
-            raise Cut
+            raise how
         return take(self, *arguments)
 
     monkeypatch.setattr(_learning.Learner, "_take", failing)
@@ -253,3 +255,26 @@ def test_what_a_killed_writer_left_is_swept(tmp_path):
     with replacing(target) as aside:
         aside.write_text("whole")
     assert sorted(tmp_path.iterdir()) == sorted([target, *others])
+
+
+def test_ctrl_c_leaves_a_model_and_the_checkpoint(tmp_path, monkeypatch, capsys):
+    """The command saves what it has; given again, it goes on as if nothing had been."""
+    X, y = blobs(n=700)
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    kept, command = tmp_path / "kept", ["train", str(tmp_path / "data.npz"), "--epochs", "3"]
+    durable = ["--checkpoint", str(kept), "--checkpoint-minutes", "0"]
+
+    def train(name, *options):
+        app([*command, "--out", str(tmp_path / name), *options], standalone_mode=False)
+        return nearkin.load(tmp_path / name).similarity_.matrix_
+
+    whole = train("whole.safetensors")
+    with monkeypatch.context() as patch:
+        cut_at(patch, 4, KeyboardInterrupt)
+        assert not np.array_equal(train("cut.safetensors", *durable), whole)
+    assert "interrupted" in capsys.readouterr().err
+    assert (kept / "checkpoint.json").exists()
+    np.testing.assert_array_equal(train("cut.safetensors", *durable), whole)
+    assert not kept.exists()
+    with pytest.raises(ValueError, match="--checkpoint keeps the work of one fit"):
+        train("tuned.safetensors", "--tune", *durable)

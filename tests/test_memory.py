@@ -57,7 +57,7 @@ path = sys.argv[1]
 """
 
 
-def in_a_process(code, tmp_path, check=True):
+def in_a_process(code, tmp_path):
     paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -65,7 +65,6 @@ def in_a_process(code, tmp_path, check=True):
         capture_output=True, text=True, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    print(done.stderr)
     return json.loads(done.stdout)
 
 
@@ -123,7 +122,6 @@ with limited(1):
         grew = growth(lambda: model.fit(X, y, neighbors=lists))
         known = {"batch_size": model.batch_size, "early_stopping": model.early_stopping,
                  "spectral": model.psd or model.rank is not None, "ready_lists": ready}
-        print(name, grew, max(_memory.fit_bytes(n, D, k, **known).values()), file=sys.stderr)
         result[name] = grew, max(_memory.fit_bytes(n, D, k, **known).values()), X.nbytes
 print(json.dumps(result))
 """

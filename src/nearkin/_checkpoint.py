@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -107,6 +107,17 @@ class Checkpoint:
         metadata = {"made_from": json.dumps(words(made_from)), "notes": json.dumps(notes or {})}
         _safetensors.write(self._path(name), arrays, metadata)
         self._last = time.monotonic()
+
+    def lists(
+        self, made_from: Mapping[str, Any], search: Callable[[], NDArray[np.int32]]
+    ) -> NDArray[np.int32]:
+        """Neighbour lists that were kept, or else those that `search` finds, which are kept."""
+        kept = self.read("neighbors", made_from)
+        if kept is not None:
+            return kept[0]["indices"]
+        found = search()
+        self.write("neighbors", made_from, {"indices": found})
+        return found
 
     def compare(self, there: Mapping[str, str], here: Mapping[str, Any]) -> None:
         """Refuse what was made from something else, and say what differs."""

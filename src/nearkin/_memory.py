@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from nearkin._learning import BLOCK
+from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors import DATABASE_BYTES, EXACT_ROWS, QUERY_BLOCK, TRAIN_ROWS
 
 Stages = dict[str, int]
@@ -89,12 +91,20 @@ def ensemble_bytes(
     return stages
 
 
+def listed(neighbors: NeighborLists, n: int) -> int:
+    """Neighbours a row in ready-made lists or a graph, at least one."""
+    if isinstance(neighbors, Neighborhoods):
+        return max(1, len(neighbors.indices) // n)
+    return max(1, (neighbors.nnz if sparse.issparse(neighbors) else np.size(neighbors)) // n)
+
+
 def conversion_bytes(X: Any) -> int:
     """Bytes of the copy that is made of rows that are not float32 in C order."""
     shape = getattr(X, "shape", None) or (0, 0)
     ready = isinstance(X, np.ndarray) and X.dtype == np.float32 and X.flags.c_contiguous
-    sparse = hasattr(X, "nnz")  # refused elsewhere
-    return 0 if ready or sparse or len(shape) != 2 else 4 * int(shape[0]) * int(shape[1])
+    if ready or sparse.issparse(X) or len(shape) != 2:  # sparse rows are refused elsewhere
+        return 0
+    return 4 * int(shape[0]) * int(shape[1])
 
 
 def check(what: str, stages: Mapping[str, int], advice: str) -> None:
@@ -107,6 +117,14 @@ def check(what: str, stages: Mapping[str, int], advice: str) -> None:
         f"{what} needs about {_shown(stages[stage])} of memory for its stage {stage!r}, and "
         f"{_shown(there)} are there; {advice}"
     )
+
+
+def check_conversion(X: Any) -> None:
+    """Refuse rows whose conversion to float32 does not fit into memory."""
+    advice = "write them to a float32 .npy file and map it: np.load(path, mmap_mode='r')"
+    size = conversion_bytes(X)
+    if size:
+        check("X", {"conversion to float32 in C order": size}, advice)
 
 
 def available() -> int | None:

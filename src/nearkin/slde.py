@@ -32,7 +32,7 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_graph, neighb
 from nearkin.neighbors import nearest
 from nearkin.projections import Projection, make_projections
 from nearkin.similarity import BilinearSimilarity
-from nearkin.slne import SLNE, check_conversion, listed
+from nearkin.slne import SLNE
 
 Array = NDArray[np.float32]
 
@@ -160,7 +160,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         space, serves every member.
         """
         self._check_parameters()
-        check_conversion(X)
+        _memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         self._check_memory(rows, neighbors)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
@@ -197,7 +197,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         members = len(self.projection) if given else self.n_members
         width = max(map(len, self.projection)) if given else self.n_components  # type: ignore[arg-type]
         width = width or max(1, D // members)
-        k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
+        k = min(self.n_neighbors, n - 1) if neighbors is None else _memory.listed(neighbors, n)
         jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
         stages = _memory.ensemble_bytes(
             n, D, k, width=width, members=members, jobs=jobs, joint=self.joint_epochs > 0,

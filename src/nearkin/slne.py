@@ -3,12 +3,11 @@
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -19,6 +18,7 @@ from nearkin import _memory
 from nearkin._blas import serial_blas
 from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
 from nearkin._course import Course, Journal
+from nearkin._growth import Seen
 from nearkin._holdout import Judge, hold_out
 from nearkin._learning import Learner, Settings
 from nearkin._projection import Projection
@@ -176,13 +176,14 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             remove.
         """
         self._check_parameters()
-        check_conversion(X)
+        _memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         self._check_memory(rows, neighbors)
         keep = as_checkpoint(checkpoint)
         all_rows = Digest(rows)
         if neighbors is None:
             neighbors = self._find_neighbors(rows, keep, all_rows)
+        self._cached_seen = Seen(rows, np.ravel(y), neighbors)
         random_state = check_random_state(keep.seed(self.random_state))
         seed = int(random_state.randint(np.iinfo(np.int32).max))
         held, judge = np.zeros(len(rows), bool), None
@@ -202,6 +203,66 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         with serial_blas():
             self._run(learner, judge, course, journal)
         return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Take in new rows, of old or new classes, and learn from what they change.
+
+        Each new row finds its `n_neighbors` nearest among all rows, old and new; old rows gain the
+        new rows that list them. Every new row, and every old row that gained one, is visited
+        once; the step schedule goes on from `t_`, for the number of rows that there are now.
+        `max_epochs`, `tol` and `early_stopping` play no part, and `scale_` stays what it was.
+
+        For this the estimator keeps a reference to the rows, labels and lists of `fit` (a copy
+        of all rows, in memory, after the first `partial_fit`). They are neither saved nor
+        pickled: with a model from a file, ``fit`` on all rows with ``warm_start=True`` goes on.
+
+        Parameters
+        ----------
+        X : (m, D) array-like
+            New rows only; the first call, without a `fit` before it, needs at least two.
+        y : (m,) array-like
+        """
+        self._check_parameters()
+        first = not hasattr(self, "matrix_")
+        rows, labels = validate_data(
+            self, X, y, dtype=np.float32, order="C", reset=first, ensure_min_samples=1 + first
+        )
+        check_classification_targets(labels)
+        if first:
+            self.scale_ = _mean_squared_length(rows)
+            self._cached_seen = Seen.nothing(rows.shape[1], labels)
+        seen = self._grown(rows, labels)
+        codes = np.unique(seen.labels, return_inverse=True)[1]
+        hoods = neighborhoods(seen.neighbors, codes)
+        self._report_skipped(hoods, np.zeros(len(codes), bool))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        learner = self._learner(seen.rows, hoods, seed, go_on=not first)
+        learner.taken, learner.visits = learner.t0, seen.touched(len(rows))
+        with serial_blas():
+            record = self._epoch(learner)
+        self._cached_seen, self.interrupted_ = seen, False
+        self._show(learner)
+        self._tell(record)
+        return self
+
+    def _grown(self, rows: NDArray[np.float32], labels: NDArray[Any]) -> Seen:
+        """All rows so far with the new ones, if they are known and fit into memory."""
+        seen: Seen | None = getattr(self, "_cached_seen", None)
+        if seen is None:
+            raise ValueError(
+                "partial_fit: the rows that this model was fitted on are not kept in files or "
+                "copies; fit on all rows, old and new, with warm_start=True to go on"
+            )
+        n, D = len(seen.rows) + len(rows), rows.shape[1]
+        k = self.n_neighbors if n == len(rows) else _memory.listed(seen.neighbors, len(seen.rows))
+        stages = _memory.fit_bytes(n, D, max(k, self.n_neighbors), index="exact")
+        stages = {name: size + 4 * n * D for name, size in stages.items()}
+        advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
+        _memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
+        return seen.grown(rows, labels, self.n_neighbors, self.index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k != "_cached_seen"}
 
     def _made_from(self, learner: Learner) -> dict[str, Any]:
         """What decides the course of a fit, beside X and y."""
@@ -249,15 +310,12 @@ class SLNE(BilinearSimilarity, BaseEstimator):
                 f"y holds {len(classes)} classes for {len(rows)} rows: each class has a single "
                 "row and so no row has a target; at least one class needs two rows"
             )
-        lengths = np.einsum("nd,nd->n", rows, rows)
-        self.scale_ = float(lengths.mean(dtype=np.float64))
-        if not lengths.any():
-            raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
+        self.scale_ = _mean_squared_length(rows)
         return rows, labels
 
     def _check_memory(self, rows: NDArray[np.float32], neighbors: NeighborLists | None) -> None:
         n, D = rows.shape
-        k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
+        k = min(self.n_neighbors, n - 1) if neighbors is None else _memory.listed(neighbors, n)
         stages = _memory.fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
             batch_size=int(self.batch_size), early_stopping=self.early_stopping,
@@ -291,7 +349,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             return nearest(rows, k, index=self.index, verbose=self.verbose)[0]
 
         made_from = {"n_neighbors": k, "index": self.index, "X": all_rows}
-        return kept_lists(keep, made_from, search)
+        return keep.lists(made_from, search)
 
     def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
         unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
@@ -309,7 +367,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
                 f"impostor near), mean degree {hoods.degrees.mean():.1f}"
             )
 
-    def _learner(self, rows: NDArray[np.float32], hoods: Neighborhoods, seed: int) -> Learner:
+    def _learner(
+        self, rows: NDArray[np.float32], hoods: Neighborhoods, seed: int, go_on: bool | None = None
+    ) -> Learner:
         # Rows x/√scale with the given margin and step take the same steps as rows x with these.
         settings = Settings(
             rule=self.rule,
@@ -322,7 +382,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             projection=Projection(self.symmetric or self.psd, self.rank, self.psd),
             seed=seed,
         )
-        if self.warm_start and hasattr(self, "matrix_"):
+        go_on = self.warm_start and hasattr(self, "matrix_") if go_on is None else go_on
+        if go_on:
             start = np.array(self.matrix_, np.float32, order="C")
             if start.shape[0] != rows.shape[1]:
                 raise ValueError(
@@ -397,28 +458,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             self.callback(int(record["epoch"]), self)
 
 
-def check_conversion(X: Any) -> None:
-    """Refuse rows whose conversion to float32 does not fit into memory."""
-    advice = "write them to a float32 .npy file and map it: np.load(path, mmap_mode='r')"
-    size = _memory.conversion_bytes(X)
-    if size:
-        _memory.check("X", {"conversion to float32 in C order": size}, advice)
-
-
-def listed(neighbors: NeighborLists, n: int) -> int:
-    """Neighbours a row in ready-made lists or a graph, at least one."""
-    if isinstance(neighbors, Neighborhoods):
-        return max(1, len(neighbors.indices) // n)
-    return max(1, (neighbors.nnz if sparse.issparse(neighbors) else np.size(neighbors)) // n)
-
-
-def kept_lists(
-    keep: Checkpoint, made_from: Mapping[str, Any], search: Callable[[], NDArray[np.int32]]
-) -> NDArray[np.int32]:
-    """Neighbour lists from a checkpoint, or else found and kept there."""
-    kept = keep.read("neighbors", made_from)
-    if kept is not None:
-        return kept[0]["indices"]
-    lists = search()
-    keep.write("neighbors", made_from, {"indices": lists})
-    return lists
+def _mean_squared_length(rows: NDArray[np.float32]) -> float:
+    lengths = np.einsum("nd,nd->n", rows, rows)
+    if not lengths.any():
+        raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
+    return float(lengths.mean(dtype=np.float64))

@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from nearkin import _kernel, _memory, persistence, votes
 from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint, words
+from nearkin._growth import joined
 from nearkin._holdout import held_out, padded_lists, without
 from nearkin._validation import check_choice, check_number
 from nearkin.neighborhoods import NeighborLists, as_graph
 from nearkin.neighbors import NeighborIndex
-from nearkin.slne import kept_lists
 from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
 
 Array = NDArray[np.float32]
@@ -84,6 +84,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     >>> model.fit(X[:1500], y[:1500]).predict_top(X[1500:1502], n=2).shape
     (2, 2)
     """
+
+    classes_: NDArray[Any]
+    database_: Array
+    labels_: NDArray[np.int32]
+    _cached_index: NeighborIndex | None
 
     def __init__(
         self,
@@ -156,6 +161,43 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             self.vote_ = Vote(self.vote, self.sharpness or DEFAULT_SHARPNESS[self.vote])
         return self
 
+    def add(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Let new rows vote, of old or new classes; nothing is learned.
+
+        Similarity, preprocessing and vote stay as they are: the result is that of a fit on all
+        rows with these given. To let the similarity learn from the new rows, too, call its
+        `partial_fit` with their preprocessed form. Rows are copied and the index is built again
+        for the next question, so add many at once.
+
+        Parameters
+        ----------
+        X : (m, D) array-like
+        y : (m,) array-like
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0, 1.0], [1.0, 0.0]]), ["north", "east"]
+        >>> model = SoftVotingKNN(n_neighbors=1, vote="top").fit(X, y)
+        >>> model.add([[0.0, -1.0]], ["south"]).predict([[0.1, -0.9]]).tolist()
+        ['south']
+        """
+        check_is_fitted(self, "database_")
+        rows, new = validate_data(self, X, y, reset=False, **self._accepted)
+        check_classification_targets(new)
+        rows = self._preprocessed(rows)
+        total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
+        _memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
+        labels = joined(self.classes_[self.labels_], new)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.labels_ = codes.astype(np.int32)
+        self.database_ = np.concatenate([self.database_, rows])
+        self._cached_index = None
+        n = len(codes)
+        self._correct_hubs(
+            self._index.nearest(min(NEAR, n - 1))[0] if self.hub_share and n > 1 else None
+        )
+        return self
+
     def _needs_lists(self, fitted: bool) -> bool:
         return not fitted or self.vote == "auto" or self.hub_share > 0
 
@@ -173,7 +215,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         self._prepare(rows, rng, keep)
         self.labels_ = labels.astype(np.int32)
-        self._cached_index: NeighborIndex | None = None
+        self._cached_index = None
         if self.n_neighbors > len(labels):
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
@@ -206,7 +248,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _find_lists(self, keep: Checkpoint) -> NDArray[np.int32]:
         k = self._training_k(len(self.labels_))
         made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
-        return kept_lists(keep, made_from, lambda: self._index.nearest(k)[0])
+        return keep.lists(made_from, lambda: self._index.nearest(k)[0])
 
     @property
     def _accepted(self) -> dict[str, Any]:
