@@ -1,4 +1,5 @@
 import _thread
+import pickle
 import threading
 import warnings
 
@@ -7,8 +8,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import nearkin
+import oracle
 from nearkin import SLNE
 from nearkin._threads import limited
+from nearkin.neighborhoods import as_graph
 from nearkin.neighbors import nearest
 from nearkin.votes import Vote
 from samples import blobs
@@ -250,3 +254,121 @@ def test_quiet_unless_asked(data, capsys):
     assert capsys.readouterr().out == ""
     SLNE(max_epochs=2, verbose=1).fit(*data)
     assert "violation_rate" in capsys.readouterr().out
+
+
+def exact_lists(X, rows, k):
+    """The k nearest of some rows among all but themselves, by sorting all distances."""
+    lists = []
+    for i in rows:
+        distances = np.linalg.norm(X.astype(float) - X[i].astype(float), axis=1)
+        distances[i] = np.inf
+        lists.append(np.argsort(distances)[:k])
+    return np.array(lists)
+
+
+@pytest.mark.parametrize("first_by", ["fit", "partial_fit"])
+def test_partial_fit_against_numpy(first_by):
+    """Lists, visits and steps of rows that come later, one of them of a new class."""
+    X, y = blobs(n=160, dims=8)
+    y[-3:] = 9
+    n, k = 100, 6
+    model = SLNE(n_neighbors=k, max_epochs=2, tol=0, shuffle=False, random_state=0)
+    getattr(model, first_by)(X[:n], y[:n])
+    lists = exact_lists(X[:n], range(n), k)
+    passes = 2 if first_by == "fit" else 1
+    M, _ = oracle.algorithm_1(X[:n], y[:n], lists, epochs=passes)
+    t = passes * n
+    for lo, hi in ((100, 140), (140, 160)):
+        new = exact_lists(X[:hi], range(lo, hi), k)
+        lists = np.concatenate([lists, new])
+        near = oracle.symmetrised(lists)
+        hoods = oracle.split(near, y)
+        visits = [i for i in range(hi) if i >= lo or any(j >= lo for j in near[i])]
+        for i in visits:
+            rho = 0.2 / np.sqrt(t / hi + 1)
+            t += 1
+            targets, impostors = hoods[i]
+            if targets and impostors:
+                q = X[i].astype(float) @ M
+                ct, ci, _ = oracle.weights("hardest", X[targets] @ q, X[impostors] @ q, 0.02, 0, 0)
+                M = M + rho * np.outer(X[i], ct @ X[targets] + ci @ X[impostors])
+        model.partial_fit(X[lo:hi], y[lo:hi])
+        assert model.t_ == t
+        np.testing.assert_allclose(model.matrix_, M, atol=1e-4)
+    assert model.n_epochs_ == len(model.history_) == passes + 2
+
+
+def test_partial_fit_learns_a_new_class():
+    X, y = blobs(n=900, dims=20, classes=6, spread=1.0)
+    old, new, test = (np.flatnonzero(m) for m in _thirds(y))
+    model = SLNE(rule="softmax", step_size=0.5, random_state=0).fit(X[old], y[old])
+    train = np.concatenate([old, new])
+    near = nearest(X[train], 30, queries=X[test])[0]
+
+    def accuracy():
+        scores = model.neighbor_scores(X[test], X[train], near)
+        return (Vote("softmax", 0.05).tally(scores, y[train][near], 6).argmax(1) == y[test]).mean()
+
+    before = accuracy()
+    model.partial_fit(X[new], y[new])
+    assert accuracy() > before
+
+
+def _thirds(y):
+    """Rows of all classes but two; rows of these two; rows of them to be asked about."""
+    late = y >= 4
+    second = np.cumsum(late) % 2 == 0
+    return ~late, late & second, late & ~second
+
+
+def test_partial_fit_row_by_row_and_in_words():
+    X, y = blobs(n=60)
+    names = np.array(["wren", "owl", "kite", "blackbird"])[y]
+    model = SLNE(n_neighbors=5, random_state=0).partial_fit(X[:40], names[:40])
+    before = model.matrix_.copy()
+    for i in range(40, 60):
+        model.partial_fit(X[[i]], names[[i]])
+    assert model.n_epochs_ == 21
+    assert not np.array_equal(before, model.matrix_)
+    with pytest.raises(ValueError, match="where earlier labels are"):
+        model.partial_fit(X[:2], [0, 1])
+    with pytest.raises(ValueError, match="3 features"):
+        model.partial_fit(X[:2, :3], names[:2])
+
+
+@pytest.mark.filterwarnings("ignore:no row has both")
+def test_partial_fit_begins_with_anything():
+    X, y = blobs(n=60)
+    model = SLNE(n_neighbors=30).partial_fit(X[:2], [0, 0])  # one class, fewer rows than wanted
+    np.testing.assert_array_equal(model.matrix_, np.eye(12))
+    assert np.isfinite(model.partial_fit(X[2:], y[2:]).matrix_).all()
+    same = SLNE(n_neighbors=3, random_state=0).fit(X, y)
+    same.partial_fit(np.tile(X[:1], (9, 1)), np.zeros(9, int))  # many rows at one place
+    graph = same._cached_seen.neighbors
+    assert not (graph.indices[graph.indptr[60] :] == np.arange(60, 69).repeat(3)).any()
+
+
+@pytest.mark.parametrize("lists", ["array", "graph"])
+def test_partial_fit_after_ready_made_lists(data, lists):
+    X, y = data
+    near = nearest(X[:200], 8)[0]
+    given = as_graph(near, 200) if lists == "graph" else near
+    settings = {"n_neighbors": 8, "random_state": 0, "max_epochs": 2}
+    model = SLNE(**settings).fit(X[:200], y[:200], neighbors=given)
+    model.partial_fit(X[200:], y[200:])
+    expected = SLNE(**settings).fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
+    np.testing.assert_array_equal(model.matrix_, expected.matrix_)
+
+
+def test_rows_are_not_pickled_or_saved(data, tmp_path):
+    X, y = data
+    model = SLNE(max_epochs=1, warm_start=True, random_state=0).fit(X, y)
+    nearkin.save(model, tmp_path / "m")
+    for copy in (pickle.loads(pickle.dumps(model)), nearkin.load(tmp_path / "m")):
+        np.testing.assert_array_equal(copy.matrix_, model.matrix_)
+        with pytest.raises(ValueError, match="warm_start=True"):
+            copy.partial_fit(X, y)
+        copy.fit(X, y)
+        assert copy.n_epochs_ == 2
+    assert len(pickle.dumps(model)) < X.nbytes
+    model.partial_fit(X, y)

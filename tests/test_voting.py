@@ -5,10 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import nearkin
 from nearkin import SLNE, Preprocess, SoftVotingKNN
 from nearkin.neighbors import nearest
 from nearkin.votes import KINDS, Vote, choose, probabilities
@@ -273,3 +275,58 @@ def test_the_learner_gets_as_many_neighbours_as_it_asks_for():
     learner = SLNE(n_neighbors=10, max_epochs=2, random_state=0)
     inside = SoftVotingKNN(learner, n_neighbors=60, vote="power").fit(X, y).similarity_.matrix_
     np.testing.assert_array_equal(inside, learner.fit(X, y).matrix_)
+
+
+@pytest.mark.parametrize("hub_share", [0.0, 0.5])
+def test_added_rows_vote_as_if_they_had_always_been_there(hub_share):
+    X, y = blobs(n=400, classes=6)
+    names = np.array(["a", "bb", "ccc", "dddd", "eeeee", "ffffff"])[y]
+    first = np.flatnonzero(y < 4)[:150]  # two classes, and longer names, come later
+    rest = np.setdiff1d(np.arange(300), first)
+    prepare = Preprocess(8).fit(X[first])
+    learner = SLNE(max_epochs=2, random_state=0)
+    learner.fit(prepare.transform(X[first]), y[first])
+    settings = {"preprocess": prepare, "vote": "power", "hub_share": hub_share, "n_neighbors": 20}
+    model = SoftVotingKNN(learner, **settings).fit(X[first], names[first])
+    assert len(model.classes_) == 4
+    matrix = learner.matrix_.copy()
+    model.predict(X[:2])  # builds an index, which must not be used any more
+    half = len(rest) // 2
+    model.add(X[rest[:half]], names[rest[:half]]).add(X[rest[half:]], names[rest[half:]])
+    order = np.concatenate([first, rest])
+    fresh = SoftVotingKNN(learner, **settings).fit(X[order], names[order])
+    np.testing.assert_array_equal(model.classes_, fresh.classes_)
+    # Rows preprocessed in other portions differ in the last bit.
+    one, two = (m.predict_proba(X[300:]) for m in (model, fresh))
+    np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+    one, two = (np.sort(m.kneighbors(X[300:])[0]) for m in (model, fresh))
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(learner.matrix_, matrix)
+    votes = np.zeros((100, 6))  # the same by hand
+    Z, Q = prepare.transform(X[order]), prepare.transform(X[300:])
+    S = Q @ matrix @ Z.T - model.hub_bias_
+    for i, q in enumerate(Q):
+        near = np.argsort(np.linalg.norm(Z - q, axis=1))[:20]
+        s = S[i, near]
+        np.add.at(votes[i], y[order][near], np.sign(s) * np.abs(s / np.abs(s).max()) ** 4)
+    assert (model.classes_[votes.argmax(1)] == model.predict(X[300:])).mean() >= 0.99
+
+
+def test_adding_to_a_loaded_model_and_what_cannot_be_added(tmp_path):
+    X, y = blobs(n=100)
+    model = SoftVotingKNN(vote="power").fit(X[:80], y[:80])
+    model.save(tmp_path / "m")
+    again = nearkin.load(tmp_path / "m").add(X[80:], y[80:])
+    assert len(again.database_) == 100
+    again.save(tmp_path / "m")  # over the file that the old rows are mapped from
+    assert len(nearkin.load(tmp_path / "m").database_) == 100
+    for rows, labels, message in [
+        (X[:1], ["owl"], "where earlier labels are int"),
+        (X[:1, :3], [0], "3 features"),
+        (X[:2], [0], "inconsistent"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.add(rows, labels)
+    with pytest.raises(NotFittedError):
+        SoftVotingKNN().add(X, y)
+    assert len(model.database_) == 80

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Checkpoint": "nearkin._checkpoint",
     "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.voting",
@@ -25,6 +26,7 @@ _HOME = {
 __all__ = [
     "SLDE",
     "SLNE",
+    "Checkpoint",
     "FourierLift",
     "Preprocess",
     "SoftVotingKNN",
@@ -35,6 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from nearkin._checkpoint import Checkpoint
     from nearkin.lift import FourierLift
     from nearkin.persistence import load, save
     from nearkin.preprocess import Preprocess

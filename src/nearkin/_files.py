@@ -2,6 +2,8 @@
 
 import errno
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +28,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     if target.exists() and not target.is_file():  # a rename would replace a folder or a device
         raise FileExistsError(f"{target} exists and is not a regular file; give another name")
+    _sweep(target)
     # The suffix stays, because numpy appends one of its own to names that lack it.
     aside = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
     try:
@@ -42,3 +45,40 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             aside.unlink()
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder that may be missing; nobody ever sees a part of it."""
+    _sweep(folder)
+    aside = folder.with_name(f".{folder.stem}.{os.getpid()}.part{folder.suffix}")
+    with suppress(FileNotFoundError):
+        os.rename(folder, aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def is_aside(path: Path) -> bool:
+    """Whether a file is something that `replacing` was writing, or left when it was killed."""
+    return re.fullmatch(r"\..*\.\d+\.part(\..*)?", path.name) is not None
+
+
+def _sweep(target: Path) -> None:
+    """Remove what processes that were killed while they wrote `target` have left."""
+    name = re.compile(rf"\.{re.escape(target.stem)}\.(\d{{1,9}})\.part{re.escape(target.suffix)}")
+    with suppress(FileNotFoundError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            found = name.fullmatch(entry.name)
+            if found and not _alive(int(found[1])):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True

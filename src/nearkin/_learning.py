@@ -1,5 +1,6 @@
 """One epoch of SL-NE: blocks of rows, three matrix products and one compiled walk for each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,8 +36,23 @@ class Settings:
 
 
 @dataclass
+class Place:
+    """Where an epoch stands between two blocks; with M, all that is needed to go on from there."""
+
+    row: int = 0  # of the epoch's usable rows
+    violations: int = 0
+    loss: float = 0.0
+    since: int = 0  # rows since the last projection
+
+
+@dataclass
 class Learner:
-    """M and the counter t of Algorithm 1; `epoch` moves both on."""
+    """M and the counter t of Algorithm 1; `epoch` moves both on.
+
+    `taken` is t − 1, the visits so far; left out, every epoch so far visited every row. `visits`
+    are the rows that an epoch visits, if not all. `between` is called after each block, when M
+    is whole.
+    """
 
     X: Array
     hoods: Neighborhoods
@@ -44,6 +60,10 @@ class Learner:
     matrix: Array
     epochs: int = 0
     offsets: Array = field(default_factory=lambda: np.empty(0, np.float32))
+    taken: int | None = None
+    visits: NDArray[np.int64] | None = None
+    place: Place = field(default_factory=Place)
+    between: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         D = self.X.shape[1]
@@ -56,29 +76,44 @@ class Learner:
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
         rows, steps, draws = self._schedule()
-        violations, loss, since = 0, 0.0, 0
-        for lo in range(0, len(rows), self.block):
-            part = slice(lo, lo + self.block)
+        at = self.place
+        while at.row < len(rows):
+            part = slice(at.row, at.row + self.block)
             v, lost = self._take(rows[part], steps[part], draws[part])
-            violations, loss, since = violations + v, loss + lost, since + self.block
-            if self.settings.projection.due(since, self.X.shape[1]):
+            at.row, at.violations, at.loss = part.stop, at.violations + v, at.loss + lost
+            at.since += self.block
+            if self.settings.projection.due(at.since, self.X.shape[1]):
                 self._project()
-                since = 0
+                at.since = 0
+            self.between()
         self._project()
+        self.taken = self.t0 + self.n_visits if self.taken is not None else None
         self.epochs += 1
+        self.place = Place()
         n = max(1, len(rows))
-        return violations / n, loss / n
+        return at.violations / n, at.loss / n
+
+    @property
+    def n_visits(self) -> int:
+        """Rows that an epoch counts, also those it skips."""
+        return len(self.X) if self.visits is None else len(self.visits)
+
+    @property
+    def t0(self) -> int:
+        """Visits before the epoch: t − 1 of Algorithm 1."""
+        return self.epochs * self.n_visits if self.taken is None else self.taken
 
     def _schedule(self) -> tuple[NDArray[np.int64], Array, NDArray[np.float64]]:
         """Order of the rows, their step sizes and random numbers.
 
         Each epoch has a generator of its own, so that epoch e can be repeated without the others.
         """
-        n, s = len(self.X), self.settings
+        n, s = self.n_visits, self.settings
         rng = np.random.default_rng([s.seed, self.epochs])
-        order = rng.permutation(n) if s.shuffle else np.arange(n)
-        t = np.arange(n) + n * self.epochs  # t − 1 of Algorithm 1: counts every row, also skipped
-        steps = (s.step_size / np.sqrt(t / n + 1)).astype(np.float32)
+        visits = np.arange(n) if self.visits is None else self.visits
+        order = rng.permutation(visits) if s.shuffle else visits
+        t = np.arange(n) + self.t0  # counts every row, also skipped ones
+        steps = (s.step_size / np.sqrt(t / len(self.X) + 1)).astype(np.float32)
         draws = rng.random(n) if s.rule in RANDOM_RULES else np.zeros(n)
         usable = self.hoods.usable[order]
         return order[usable], steps[usable], draws[usable]

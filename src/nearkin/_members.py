@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
 from nearkin import _safetensors
-from nearkin._files import replacing
+from nearkin._checkpoint import Checkpoint
+from nearkin._files import discard, replacing
 from nearkin._holdout import Judge
 from nearkin._pca import row_blocks
 from nearkin._threads import limited
@@ -29,10 +30,13 @@ _SAMPLE = 1_000
 
 
 class Folder:
-    """Projected data, graph and finished members of one run."""
+    """Projected data, graph and finished members of one run.
 
-    def __init__(self, path: Path, fingerprint: str) -> None:
-        self.path, self.fingerprint = path, fingerprint
+    A `durable` one outlives the run: members that are being learned keep checkpoints in it.
+    """
+
+    def __init__(self, path: Path, fingerprint: str, durable: bool = False) -> None:
+        self.path, self.fingerprint, self.durable = path, fingerprint, durable
         self._claim()
 
     def _claim(self) -> None:
@@ -60,6 +64,10 @@ class Folder:
         """Where the projected rows of member `n` lie while it is being learned."""
         return self.path / f"rows-{n:04d}.npy"
 
+    def unfinished(self, n: int) -> Path:
+        """Where member `n` keeps its checkpoint while it is being learned."""
+        return self.path / f"unfinished-{n:04d}"
+
     def array(self, name: str) -> Path:
         """Where an array that all members share lies."""
         return self.path / f"{name}.npy"
@@ -86,7 +94,7 @@ class Folder:
         return Neighborhoods(*(np.load(self.array(name), mmap_mode="r") for name in _GRAPH))
 
     def clear_shared(self) -> None:
-        """Remove everything but the finished members."""
+        """Remove everything but the members, finished or not."""
         for path in self.path.glob("*.npy"):
             path.unlink()
 
@@ -113,17 +121,28 @@ def learn_member(folder: Folder, n: int, learner: Any) -> None:
     with limited(1):
         rows = np.load(folder.rows(n), mmap_mode="r")
         labels, held, voters = (np.load(folder.array(a)) for a in ("labels", "held", "voters"))
-        matrix = matrix_of(_fitted(learner, rows, labels, folder.hoods()))
+        checkpoint = Checkpoint(folder.unfinished(n)) if folder.durable else None
+        matrix = matrix_of(_fitted(learner, rows, labels, folder.hoods(), checkpoint))
         accuracy = Judge(rows, labels, held, voters)(matrix) if held.any() else 1.0
         history = json.dumps(getattr(learner, "history_", []))
     metadata = {"fingerprint": folder.fingerprint, "accuracy": repr(accuracy), "history": history}
     _safetensors.write(folder.member(n), {"matrix": matrix}, metadata)
     folder.rows(n).unlink(missing_ok=True)
+    discard(folder.unfinished(n))
 
 
-def _fitted(learner: Any, rows: Array, labels: Any, hoods: Neighborhoods | None) -> Any:
+def _fitted(
+    learner: Any,
+    rows: Array,
+    labels: Any,
+    hoods: Neighborhoods | None,
+    checkpoint: Checkpoint | None,
+) -> Any:
     if has_fit_parameter(learner, "neighbors"):
-        learner.fit(rows, labels, neighbors=hoods)
+        durable = checkpoint is not None and has_fit_parameter(learner, "checkpoint")
+        learner.fit(
+            rows, labels, neighbors=hoods, **({"checkpoint": checkpoint} if durable else {})
+        )
         if getattr(learner, "interrupted_", False):
             raise KeyboardInterrupt  # a member is kept whole or not at all
         return learner

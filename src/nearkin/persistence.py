@@ -57,6 +57,15 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     _safetensors.write(path, arrays, metadata)
 
 
+def can_hold(value: Any) -> bool:
+    """Whether a file can hold `value`: models of nearkin's own parts, arrays, plain values."""
+    try:
+        _describe(value, "", {})
+    except TypeError:
+        return False
+    return True
+
+
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a model that `save` wrote. Large arrays stay on disk, memory-mapped."""
     if not os.path.exists(path):

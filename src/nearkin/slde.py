@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from nearkin import _memory
 from nearkin._blas import multiply_into, serial_blas
 from nearkin._holdout import hold_out
 from nearkin._joint import Member, refine
@@ -66,8 +67,8 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         Rounds of coordinate descent after the members are learned: each in turn, the others
         fixed; a change is kept only if the objective falls.
     cache_dir : path, optional
-        Folder for finished members. A fit that died resumes from it. On a cluster, a folder
-        that all machines see.
+        Folder for finished members, and for checkpoints of those being learned. A fit that died
+        resumes from it. On a cluster, a folder that all machines see.
     n_jobs : int, optional
         Workers on this machine.
     random_state : int, RandomState instance or None
@@ -159,7 +160,9 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         space, serves every member.
         """
         self._check_parameters()
+        _memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
+        self._check_memory(rows, neighbors)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         self.projections_, self.energies_ = make_projections(
             self.projection, rows, self.n_members, self.n_components, rng, self.pca_rows
@@ -187,6 +190,26 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             )
         if self.weights == "accuracy" and self.own_neighbors:
             raise ValueError("weights='accuracy' judges by the shared graph: own_neighbors=False")
+
+    def _check_memory(self, rows: Array, neighbors: NeighborLists | None) -> None:
+        n, D = rows.shape
+        given = not isinstance(self.projection, str)
+        members = len(self.projection) if given else self.n_members
+        width = max(map(len, self.projection)) if given else self.n_components  # type: ignore[arg-type]
+        width = width or max(1, D // members)
+        k = min(self.n_neighbors, n - 1) if neighbors is None else _memory.listed(neighbors, n)
+        jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
+        stages = _memory.ensemble_bytes(
+            n, D, k, width=width, members=members, jobs=jobs, joint=self.joint_epochs > 0,
+            index=self.index, ready_lists=neighbors is not None,
+        )  # fmt: skip
+        if self.own_neighbors:  # every worker searches in its own columns
+            own = max(_memory.fit_bytes(n, width, k, index=self.index).values())
+            stages = {"members": stages["members"] + jobs * own}
+        advice = (
+            f"lower n_neighbors={k}, n_components={width}, n_members={members} or n_jobs={jobs}"
+        )
+        _memory.check(f"an ensemble on {n} rows of {D} columns", stages, advice)
 
     def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
@@ -235,11 +258,13 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             "kind": type(self._prototype),
         }
         extra = [] if hoods is None else [hoods.indptr, hoods.indices[:1_000_000]]
-        return Folder(path, fingerprint(rows, labels, own, extra))
+        durable = self.cache_dir is not None
+        return Folder(path, fingerprint(rows, labels, own, extra), durable)
 
     def _learn(self, folder: Folder, rows: Array, learners: list[Any], shared: Any) -> None:
         missing = [n for n in range(len(learners)) if not folder.member(n).exists()]
         if not missing:
+            folder.clear_shared()  # what a run that was killed at its end has left
             return
         folder.write_shared(*shared)
         try:

@@ -1,5 +1,6 @@
 """SL-NE: similarity learning with neighbourhood embedding (Algorithm 1 of the paper)."""
 
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -13,7 +14,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from nearkin import _memory
 from nearkin._blas import serial_blas
+from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
+from nearkin._course import Course, Journal
+from nearkin._growth import Seen
 from nearkin._holdout import Judge, hold_out
 from nearkin._learning import Learner, Settings
 from nearkin._projection import Projection
@@ -23,9 +28,10 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_graph, neighb
 from nearkin.neighbors import nearest
 from nearkin.similarity import BilinearSimilarity
 
-PATIENCE = 5  # epochs without a better held-out accuracy, as in scikit-learn's SGD
-
 RUNAWAY_LOSS = 1e6  # under the identity, no loss exceeds the margin plus two
+
+# Parameters that do not change what an epoch does; the seed stands for random_state.
+_NO_MATTER = ("max_epochs", "callback", "verbose", "warm_start", "random_state")
 
 
 class SLNE(BilinearSimilarity, BaseEstimator):
@@ -76,6 +82,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         stopping, ``validation``.
     n_epochs_ : int
         Epochs behind `matrix_`.
+    t_ : int
+        Visits of rows behind `matrix_`: where the step schedule goes on.
     interrupted_ : bool
         Whether Ctrl-C ended the fit; `matrix_` is then what was learned until that moment.
     scale_ : float
@@ -94,6 +102,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     >>> bool(virginica > versicolor)
     True
     """
+
+    history_: list[dict[str, float]]
+    t_: int
 
     def __init__(
         self,
@@ -140,7 +151,13 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        neighbors: NeighborLists | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    ) -> Self:
         """Learn `matrix_` from rows `X` with labels `y`.
 
         Parameters
@@ -151,12 +168,24 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         y : (n,) array-like
         neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
             Ready-made neighbour lists; found with `index` if left out.
+        checkpoint : path or nearkin.Checkpoint, optional
+            Folder to keep the work in, every five minutes. If the process dies, the same fit with
+            the same folder goes on and ends with the same matrix, to the last bit; other data or
+            settings are refused. More epochs may be asked for: the fit then goes on with them.
+            `callback` is not called again for epochs that are done. The folder is the user's to
+            remove.
         """
         self._check_parameters()
+        _memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
+        self._check_memory(rows, neighbors)
+        keep = as_checkpoint(checkpoint)
+        all_rows = Digest(rows)
         if neighbors is None:
-            neighbors = self._find_neighbors(rows)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            neighbors = self._find_neighbors(rows, keep, all_rows)
+        self._cached_seen = Seen(rows, np.ravel(y), neighbors)
+        random_state = check_random_state(keep.seed(self.random_state))
+        seed = int(random_state.randint(np.iinfo(np.int32).max))
         held, judge = np.zeros(len(rows), bool), None
         if self.early_stopping:
             graph, rng = as_graph(neighbors, len(rows)), np.random.default_rng(seed)
@@ -165,9 +194,95 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         hoods = neighborhoods(neighbors, labels)
         self._report_skipped(hoods, held)
         learner = self._learner(rows, hoods, seed)
+        course = Course(self.history_)
+        made_from = self._made_from(learner) | {"X": all_rows, "y": Digest(labels)}
+        journal = Journal(keep, made_from, learner, course)
+        journal.resume()
+        self._check_epochs(course, keep)
+        self.history_ = course.history
         with serial_blas():
-            self._run(learner, judge)
+            self._run(learner, judge, course, journal)
         return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Take in new rows, of old or new classes, and learn from what they change.
+
+        Each new row finds its `n_neighbors` nearest among all rows, old and new; old rows gain the
+        new rows that list them. Every new row, and every old row that gained one, is visited
+        once; the step schedule goes on from `t_`, for the number of rows that there are now.
+        `max_epochs`, `tol` and `early_stopping` play no part, and `scale_` stays what it was.
+
+        For this the estimator keeps a reference to the rows, labels and lists of `fit` (a copy
+        of all rows, in memory, after the first `partial_fit`). They are neither saved nor
+        pickled: with a model from a file, ``fit`` on all rows with ``warm_start=True`` goes on.
+
+        Parameters
+        ----------
+        X : (m, D) array-like
+            New rows only; the first call, without a `fit` before it, needs at least two.
+        y : (m,) array-like
+        """
+        self._check_parameters()
+        first = not hasattr(self, "matrix_")
+        rows, labels = validate_data(
+            self, X, y, dtype=np.float32, order="C", reset=first, ensure_min_samples=1 + first
+        )
+        check_classification_targets(labels)
+        if first:
+            self.scale_ = _mean_squared_length(rows)
+            self._cached_seen = Seen.nothing(rows.shape[1], labels)
+        seen = self._grown(rows, labels)
+        codes = np.unique(seen.labels, return_inverse=True)[1]
+        hoods = neighborhoods(seen.neighbors, codes)
+        self._report_skipped(hoods, np.zeros(len(codes), bool))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        learner = self._learner(seen.rows, hoods, seed, go_on=not first)
+        learner.taken, learner.visits = learner.t0, seen.touched(len(rows))
+        with serial_blas():
+            record = self._epoch(learner)
+        self._cached_seen, self.interrupted_ = seen, False
+        self._show(learner)
+        self._tell(record)
+        return self
+
+    def _grown(self, rows: NDArray[np.float32], labels: NDArray[Any]) -> Seen:
+        """All rows so far with the new ones, if they are known and fit into memory."""
+        seen: Seen | None = getattr(self, "_cached_seen", None)
+        if seen is None:
+            raise ValueError(
+                "partial_fit: the rows that this model was fitted on are not kept in files or "
+                "copies; fit on all rows, old and new, with warm_start=True to go on"
+            )
+        n, D = len(seen.rows) + len(rows), rows.shape[1]
+        k = self.n_neighbors if n == len(rows) else _memory.listed(seen.neighbors, len(seen.rows))
+        stages = _memory.fit_bytes(n, D, max(k, self.n_neighbors), index="exact")
+        stages = {name: size + 4 * n * D for name, size in stages.items()}
+        advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
+        _memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
+        return seen.grown(rows, labels, self.n_neighbors, self.index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k != "_cached_seen"}
+
+    def _made_from(self, learner: Learner) -> dict[str, Any]:
+        """What decides the course of a fit, beside X and y."""
+        settings = {k: v for k, v in self.get_params().items() if k not in _NO_MATTER}
+        return settings | {
+            "seed": learner.settings.seed,
+            "rows a block": learner.block,
+            # Now, not when it is first asked for: the matrix is about to change.
+            "the matrix to start from": str(Digest(learner.matrix)),
+            "epochs before": learner.epochs,
+            "neighbors": Digest(*learner.hoods.arrays),
+        }
+
+    def _check_epochs(self, course: Course, keep: Checkpoint) -> None:
+        if course.done > self.max_epochs:
+            raise ValueError(
+                f"max_epochs={self.max_epochs}, but checkpoint={str(keep.folder)!r} has "
+                f"{course.done} epochs behind it; raise max_epochs, or remove the folder to start "
+                "anew"
+            )
 
     def _check_parameters(self) -> None:
         check_choice("rule", self.rule, RULES)
@@ -195,20 +310,46 @@ class SLNE(BilinearSimilarity, BaseEstimator):
                 f"y holds {len(classes)} classes for {len(rows)} rows: each class has a single "
                 "row and so no row has a target; at least one class needs two rows"
             )
-        lengths = np.einsum("nd,nd->n", rows, rows)
-        self.scale_ = float(lengths.mean(dtype=np.float64))
-        if not lengths.any():
-            raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
+        self.scale_ = _mean_squared_length(rows)
         return rows, labels
 
-    def _find_neighbors(self, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+    def _check_memory(self, rows: NDArray[np.float32], neighbors: NeighborLists | None) -> None:
+        n, D = rows.shape
+        k = min(self.n_neighbors, n - 1) if neighbors is None else _memory.listed(neighbors, n)
+        stages = _memory.fit_bytes(
+            n, D, k, index=self.index, ready_lists=neighbors is not None,
+            batch_size=int(self.batch_size), early_stopping=self.early_stopping,
+            spectral=self.psd or self.rank is not None,
+        )  # fmt: skip
+        if isinstance(neighbors, Neighborhoods):
+            del stages["graph"]
+        advice = f"lower n_neighbors={k}"
+        if self.batch_size > 1:
+            advice += f" or batch_size={self.batch_size}"
+        if "neighbours" in stages:
+            advice += (
+                ", find neighbours exactly (index='exact') or with a compressing index such as "
+                "index='IVF4096,PQ64'"
+            )
+        _memory.check(
+            f"a fit on {n} rows of {D} columns", stages, f"{advice}, or learn an ensemble (SLDE)"
+        )
+
+    def _find_neighbors(
+        self, rows: NDArray[np.float32], keep: Checkpoint, all_rows: Digest
+    ) -> NDArray[np.int32]:
         k = min(self.n_neighbors, len(rows) - 1)
         if k < self.n_neighbors:
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} but X has {len(rows)} rows; {k} are used",
                 stacklevel=3,
             )
-        return nearest(rows, k, index=self.index, verbose=self.verbose)[0]
+
+        def search() -> NDArray[np.int32]:
+            return nearest(rows, k, index=self.index, verbose=self.verbose)[0]
+
+        made_from = {"n_neighbors": k, "index": self.index, "X": all_rows}
+        return keep.lists(made_from, search)
 
     def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
         unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
@@ -226,7 +367,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
                 f"impostor near), mean degree {hoods.degrees.mean():.1f}"
             )
 
-    def _learner(self, rows: NDArray[np.float32], hoods: Neighborhoods, seed: int) -> Learner:
+    def _learner(
+        self, rows: NDArray[np.float32], hoods: Neighborhoods, seed: int, go_on: bool | None = None
+    ) -> Learner:
         # Rows x/√scale with the given margin and step take the same steps as rows x with these.
         settings = Settings(
             rule=self.rule,
@@ -239,46 +382,49 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             projection=Projection(self.symmetric or self.psd, self.rank, self.psd),
             seed=seed,
         )
-        if self.warm_start and hasattr(self, "matrix_"):
+        go_on = self.warm_start and hasattr(self, "matrix_") if go_on is None else go_on
+        if go_on:
             start = np.array(self.matrix_, np.float32, order="C")
             if start.shape[0] != rows.shape[1]:
                 raise ValueError(
                     f"warm_start: matrix_ is for {start.shape[0]} columns, X has {rows.shape[1]}"
                 )
             settings.projection.apply(start)
-            return Learner(rows, hoods, settings, start, self.n_epochs_)
-        self.history_: list[dict[str, float]] = []
+            return Learner(rows, hoods, settings, start, self.n_epochs_, taken=self._taken(rows))
+        self.history_ = []
         return Learner(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
 
-    def _run(self, learner: Learner, judge: Judge | None) -> None:
-        best, since_best, smoothed = -1.0, 0, np.inf
+    def _taken(self, rows: NDArray[np.float32]) -> int:
+        """Visits so far, t − 1; models of earlier versions know their epochs only."""
+        return getattr(self, "t_", self.n_epochs_ * len(rows))
+
+    def _run(self, learner: Learner, judge: Judge | None, course: Course, journal: Journal) -> None:
         self.interrupted_ = False
-        self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+        self._show(learner)
         try:
-            for _ in range(self.max_epochs):
+            while course.done < self.max_epochs and not course.stopped:
                 record = self._epoch(learner)
-                self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+                self._show(learner)
                 if judge is not None:
                     record["validation"] = judge(learner.matrix)
-                    since_best += 1
-                    if record["validation"] > best:
-                        best, since_best = record["validation"], 0
-                        kept = learner.matrix.copy(), learner.epochs
+                course.note(record, learner, self.tol)
                 self._tell(record)
-                before = smoothed
-                smoothed = record["loss"] if np.isinf(before) else (before + record["loss"]) / 2
-                if since_best >= PATIENCE or (judge is None and self._settled(before, smoothed)):
-                    break
+            journal.write()
         except KeyboardInterrupt:
-            self.matrix_, self.n_epochs_ = learner.matrix, learner.epochs
+            # Perhaps within a step: good enough to use, not to go on from, so it is not written.
+            self._show(learner)
             self.interrupted_ = True
             warnings.warn(
                 f"interrupted in epoch {learner.epochs + 1}; what was learned so far is kept in "
                 "matrix_, and warm_start=True goes on from it",
                 stacklevel=3,
             )
-        if best >= 0:
-            self.matrix_, self.n_epochs_ = kept
+        if course.best_matrix is not None:
+            self.t_ -= (learner.epochs - course.best_epochs) * learner.n_visits
+            self.matrix_, self.n_epochs_ = course.best_matrix, course.best_epochs
+
+    def _show(self, learner: Learner) -> None:
+        self.matrix_, self.n_epochs_, self.t_ = learner.matrix, learner.epochs, learner.t0
 
     def _epoch(self, learner: Learner) -> dict[str, float]:
         began = time.perf_counter()
@@ -311,5 +457,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         if self.callback is not None:
             self.callback(int(record["epoch"]), self)
 
-    def _settled(self, before: float, now: float) -> bool:
-        return self.tol > 0 and (now == 0 or before - now < self.tol * before)
+
+def _mean_squared_length(rows: NDArray[np.float32]) -> float:
+    lengths = np.einsum("nd,nd->n", rows, rows)
+    if not lengths.any():
+        raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
+    return float(lengths.mean(dtype=np.float64))

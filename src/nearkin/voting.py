@@ -7,12 +7,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from nearkin import _kernel, votes
+from nearkin import _kernel, _memory, persistence, votes
+from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint, words
+from nearkin._growth import joined
 from nearkin._holdout import held_out, padded_lists, without
 from nearkin._validation import check_choice, check_number
 from nearkin.neighborhoods import NeighborLists, as_graph
@@ -82,6 +85,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     (2, 2)
     """
 
+    classes_: NDArray[Any]
+    database_: Array
+    labels_: NDArray[np.int32]
+    _cached_index: NeighborIndex | None
+
     def __init__(
         self,
         similarity: Any = None,
@@ -111,6 +119,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
         calibration: tuple[ArrayLike, ArrayLike] | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Self:
         """Keep the rows, learn the similarity and choose the vote.
 
@@ -124,27 +133,69 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         calibration : (rows, labels), optional
             Rows to choose the vote on, in place of a held-out tenth. Needed with ``vote="auto"``
             when the similarity is already fitted: rows it has seen would flatter it.
+        checkpoint : path or nearkin.Checkpoint, optional
+            Folder to keep the work in: preprocessed rows, neighbour lists, and the learner's own
+            checkpoints (its finished members, for an ensemble). If the process dies, the same fit
+            with the same folder goes on and ends with the same model; see `SLNE.fit`.
         """
         self._check_parameters()
-        rng = check_random_state(self.random_state)
-        labels = self._keep(X, y, rng)
+        keep = as_checkpoint(checkpoint)
+        rng = check_random_state(keep.seed(self.random_state))
+        labels = self._keep(X, y, rng, keep)
         fitted = self.similarity is None or _is_fitted(self.similarity)
         self.similarity_ = self.similarity if fitted else _seeded(self.similarity, rng)
         lists = neighbors
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
-            lists = self._index.nearest(self._training_k(len(labels)))[0]
+            lists = self._find_lists(keep)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
         own = lists if neighbors is not None else _cut(lists, self.similarity_)
         if self.vote == "auto" and calibration is None:
-            self._calibrate_held_out(y, lists, own, fitted, rng)
+            self._calibrate_held_out(y, lists, own, fitted, rng, keep)
             return self
         if not fitted:
-            _learn(self.similarity_, self.database_, y, own)
+            _learn(self.similarity_, self.database_, y, own, keep=keep)
         self._correct_hubs(lists)
         if calibration is not None and self.vote == "auto":
             self._calibrate_on(*calibration)
         else:
             self.vote_ = Vote(self.vote, self.sharpness or DEFAULT_SHARPNESS[self.vote])
+        return self
+
+    def add(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Let new rows vote, of old or new classes; nothing is learned.
+
+        Similarity, preprocessing and vote stay as they are: the result is that of a fit on all
+        rows with these given. To let the similarity learn from the new rows, too, call its
+        `partial_fit` with their preprocessed form. Rows are copied and the index is built again
+        for the next question, so add many at once.
+
+        Parameters
+        ----------
+        X : (m, D) array-like
+        y : (m,) array-like
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0, 1.0], [1.0, 0.0]]), ["north", "east"]
+        >>> model = SoftVotingKNN(n_neighbors=1, vote="top").fit(X, y)
+        >>> model.add([[0.0, -1.0]], ["south"]).predict([[0.1, -0.9]]).tolist()
+        ['south']
+        """
+        check_is_fitted(self, "database_")
+        rows, new = validate_data(self, X, y, reset=False, **self._accepted)
+        check_classification_targets(new)
+        rows = self._preprocessed(rows)
+        total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
+        _memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
+        labels = joined(self.classes_[self.labels_], new)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.labels_ = codes.astype(np.int32)
+        self.database_ = np.concatenate([self.database_, rows])
+        self._cached_index = None
+        n = len(codes)
+        self._correct_hubs(
+            self._index.nearest(min(NEAR, n - 1))[0] if self.hub_share and n > 1 else None
+        )
         return self
 
     def _needs_lists(self, fitted: bool) -> bool:
@@ -157,23 +208,47 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if self.sharpness is not None:
             check_number("sharpness", self.sharpness, 0, open_low=True)
 
-    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any) -> NDArray[np.int32]:
+    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, keep: Checkpoint) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self.preprocess_ = self.preprocess
-        if self.preprocess is not None and not _is_fitted(self.preprocess):
-            self.preprocess_ = _seeded(self.preprocess, rng).fit(rows)
-        self.database_ = self._preprocessed(rows)
+        self._prepare(rows, rng, keep)
         self.labels_ = labels.astype(np.int32)
-        self._cached_index: NeighborIndex | None = None
+        self._cached_index = None
         if self.n_neighbors > len(labels):
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
                 stacklevel=3,
             )
         return self.labels_
+
+    def _prepare(self, rows: Any, rng: Any, keep: Checkpoint) -> None:
+        """Fit the preprocessing, if it is not fitted, and apply it; or take what was kept."""
+        self.preprocess_ = self.preprocess
+        if self.preprocess is None or _is_fitted(self.preprocess):
+            self.database_ = self._preprocessed(rows)
+            return
+        unfitted = _seeded(self.preprocess, rng)
+        path = keep.folder / "preprocessed.safetensors"
+        made_from = {"preprocess": unfitted, "X": Digest(*_arrays(rows))}
+        if keep and path.exists():
+            kept = persistence.load(path)
+            keep.compare(kept["made_from"], made_from)
+            self.preprocess_, self.database_ = kept["preprocess"], kept["database"]
+            return
+        _check_room(rows, unfitted)
+        self.preprocess_ = unfitted.fit(rows)
+        self.database_ = self._preprocessed(rows)
+        if keep and persistence.can_hold(self.preprocess_):
+            parts = {"preprocess": self.preprocess_, "database": self.database_}
+            persistence.save(parts | {"made_from": words(made_from)}, path)
+            self.database_ = persistence.load(path)["database"]  # from memory to the file
+
+    def _find_lists(self, keep: Checkpoint) -> NDArray[np.int32]:
+        k = self._training_k(len(self.labels_))
+        made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
+        return keep.lists(made_from, lambda: self._index.nearest(k)[0])
 
     @property
     def _accepted(self) -> dict[str, Any]:
@@ -228,6 +303,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         own: NeighborLists | None,
         fitted: bool,
         rng: Any,
+        keep: Checkpoint,
     ) -> None:
         if fitted and self.similarity is not None:
             raise ValueError(
@@ -240,20 +316,21 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if lists is None or not held.any():  # too few rows to spare any
             self.vote_ = Vote("power", DEFAULT_SHARPNESS["power"])
             if not fitted:
-                _learn(self.similarity_, self.database_, y, own)
+                _learn(self.similarity_, self.database_, y, own, keep=keep)
             self._correct_hubs(lists)
             return
         graph = as_graph(lists, len(held))
         unfitted = self.similarity_
         if not fitted:
             known = without(as_graph(own, len(held)), held)
-            self.similarity_ = _learn(_apart(unfitted), self.database_, y, known, held)
+            first = _apart(unfitted), self.database_, y, known, held, keep.part("held-out")
+            self.similarity_ = _learn(*first)
         self._correct_hubs(lists)
         indices = self._voters(lists, graph, np.flatnonzero(held))
         scores = self._scores(self.database_[held], indices)
         self._choose(scores, self.labels_[indices], self.labels_[held])
         if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
-            self.similarity_ = _learn(unfitted, self.database_, y, own)
+            self.similarity_ = _learn(unfitted, self.database_, y, own, keep=keep)
             self._correct_hubs(lists)
 
     def _voters(self, lists: Any, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -357,9 +434,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file: see `nearkin.save`."""
-        from nearkin.persistence import save
-
-        save(self, path)
+        persistence.save(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -413,9 +488,31 @@ def _learn(
     y: ArrayLike,
     neighbors: NeighborLists | None,
     held: NDArray[np.bool_] | None = None,
+    keep: Checkpoint | None = None,
 ) -> Any:
     """Fit a learner without the held-out rows, which `neighbors` no longer mentions."""
+    keep = keep.part("learner") if keep else None
+    if keep and getattr(learner, "cache_dir", "none") is None:  # an ensemble has a way of its own
+        learner.set_params(cache_dir=keep.folder)
     if has_fit_parameter(learner, "neighbors"):
-        return learner.fit(rows, y, neighbors=neighbors)
-    keep = slice(None) if held is None else ~held
-    return learner.fit(rows[keep], np.asarray(y)[keep])
+        durable = keep and has_fit_parameter(learner, "checkpoint")
+        also = {"checkpoint": keep} if durable else {}
+        return learner.fit(rows, y, neighbors=neighbors, **also)
+    chosen = slice(None) if held is None else ~held
+    return learner.fit(rows[chosen], np.asarray(y)[chosen])
+
+
+def _check_room(rows: Any, preprocess: Any) -> None:
+    n, D = rows.shape
+    columns = min(D, getattr(preprocess, "n_components", None) or D)
+    _memory.check(
+        f"SoftVotingKNN on {n} rows",
+        {"preprocessed rows": 4 * n * columns},
+        "lower n_components of the preprocessing, or preprocess into a file, "
+        "Preprocess().fit(X).transform(X, out=...), and fit on that",
+    )
+
+
+def _arrays(rows: Any) -> tuple[NDArray[Any], ...]:
+    """What a matrix, dense or sparse, consists of."""
+    return (rows.data, rows.indices, rows.indptr) if sparse.issparse(rows) else (rows,)

@@ -17,7 +17,9 @@ app = typer.Typer(
 )
 
 # Failures that a person can mend; anything else is a bug and keeps its traceback.
-EXPECTED = (ValueError, OSError, ImportError, RuntimeError, TypeError, FloatingPointError)
+EXPECTED = (
+    ValueError, OSError, ImportError, RuntimeError, TypeError, FloatingPointError, MemoryError,
+)  # fmt: skip
 
 
 def _version(asked: bool) -> None:

@@ -45,6 +45,10 @@ def train(
     joint_epochs: Annotated[int, typer.Option(help="Rounds of joint refinement.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes for the ensemble.")] = 1,
     cache_dir: Annotated[Path | None, typer.Option(help="Keeps finished members.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder to keep work in; removed when the model is written.")
+    ] = None,
+    checkpoint_minutes: Annotated[float, typer.Option(help="Time between two writes.")] = 5.0,
     cluster: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     as_json: Json = False,
@@ -54,11 +58,16 @@ def train(
     Example: nearkin train digits.npz --out model.safetensors
 
     Example: nearkin train x.npy --labels y.txt --ensemble pca --jobs 2 --out m.safetensors
+
+    With --checkpoint a run that was killed goes on when the same command is given again.
     """
     from contextlib import nullcontext
 
     import nearkin
 
+    if tune and checkpoint is not None:
+        raise ValueError("--checkpoint keeps the work of one fit, --tune makes many: give one")
+    keep = None if checkpoint is None else nearkin.Checkpoint(checkpoint, checkpoint_minutes)
     X, y = _labelled(rows, labels, label_column)
     with plain_warnings():
         if tune:
@@ -81,8 +90,10 @@ def train(
                 preprocess=prepare,
             )  # fmt: skip
             with _connected(cluster) if cluster else nullcontext():
-                model.fit(X, y, neighbors=_lists(neighbors))
+                model.fit(X, y, neighbors=_lists(neighbors), checkpoint=keep)
     model.save(out)
+    if keep is not None and not getattr(model.similarity_, "interrupted_", False):
+        keep.remove()
     emit({"model": str(out)} | _summary(model), as_json)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkin import _memory
 from nearkin._blas import multiply_into, serial_blas
 from nearkin._kernel import pair_scores
 from nearkin._threads import limited
@@ -13,6 +14,14 @@ from nearkin.neighbors import EXACT_ROWS
 
 PROBE_SECONDS = 0.6
 DEGREE = 1.4  # edges a row after symmetrising, in units of k (measured on real data)
+
+
+def memory(rows: int, dims: int, k: int, members: int = 0) -> _memory.Stages:
+    """Bytes of each stage, beside the rows."""
+    if not members:
+        return _memory.fit_bytes(rows, dims, k)
+    width = max(1, dims // members)
+    return _memory.ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
 
 
 def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
@@ -28,7 +37,7 @@ def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
         check_number(name, value, low)
     if k >= rows:
         raise ValueError(f"k={k} must be smaller than the number of rows, {rows}")
-    edges = DEGREE * k * rows
+    edges, stages = DEGREE * k * rows, memory(rows, dims, k, members)
     flops, gather = _product_speed(), _gather_speed(dims)
     width = max(1, dims // members) if members else dims
     per_row = 4.0 * width**2 / flops + DEGREE * k * width * 4 / gather
@@ -36,7 +45,8 @@ def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
         "rows_MiB": _mib(4.0 * rows * dims),
         "graph_MiB": _mib(4 * edges),
         "matrix_MiB": _mib(4.0 * dims**2),
-        "memory_beside_rows_MiB": _mib(4 * edges + 8.0 * k * rows + 12.0 * width**2),
+        "memory_beside_rows_MiB": {s: _mib(size) for s, size in stages.items()},
+        "memory_there_MiB": _mib(_memory.available() or 0),
         "seconds_an_epoch": round(rows * per_row * max(1, members), 2),
         "seconds_for_exact_neighbors": round(2.0 * rows * rows * dims / flops, 1),
         "neighbors": "exact" if rows <= EXACT_ROWS else "approximate by default: faster",
