@@ -59,6 +59,21 @@ def test_block_edges(n):
     agree(X, y, nearest(X, min(8, n - 1))[0], shuffle=False)
 
 
+def test_neighbours_together():
+    """``shuffle="local"``: each row is followed by those of its neighbours still to come."""
+    X, y = blobs(n=300)
+    lists = nearest(X, 6)[0]
+    hoods = oracle.split(oracle.symmetrised(lists), y)
+    model = SLNE(max_epochs=1, tol=0, shuffle="local", random_state=0).fit(X, y, neighbors=lists)
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+    order = []
+    for i in np.random.default_rng([seed, 0]).permutation(len(X)):
+        order += [j for j in [i, *hoods[i][0], *hoods[i][1]] if i not in order and j not in order]
+    M, _ = oracle.algorithm_1(X, y, lists, epochs=1, orders=[order], draws=[np.zeros(len(X))])
+    assert sorted(order) == list(range(len(X)))
+    assert np.linalg.norm(model.matrix_ - M) <= 1e-4 * np.linalg.norm(M)
+
+
 def test_duplicate_rows_and_in_given_order():
     X, y = blobs(n=150)
     X[50:100] = X[:50]

@@ -7,22 +7,28 @@ from scipy import sparse
 from nearkin import votes
 from nearkin._blas import multiply_into
 from nearkin._kernel import pair_scores
+from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
 
 MOST_ROWS = 5_000
+_ROWS = 16_384
 
 
 def hold_out(
-    graph: sparse.csr_array,
+    neighbors: NeighborLists,
     labels: NDArray[np.integer],
     fraction: float,
     rng: np.random.Generator,
-) -> tuple[NDArray[np.bool_], NDArray[np.int32], sparse.csr_array]:
-    """Choose rows to hold out; give their mark, their neighbours and the graph without them.
+) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+    """Choose rows to hold out; give their mark and their neighbours.
 
-    Rows that the graph knows nothing of, because somebody else holds them out, are passed over.
+    Rows without neighbours, because somebody else holds them out, are passed over.
     """
-    held = held_out(labels, fraction, rng) & (np.diff(graph.indptr) > 0)
-    return held, padded_lists(graph, np.flatnonzero(held)), without(graph, held)
+    check_lists(neighbors, len(labels))
+    held = held_out(labels, fraction, rng)
+    lists = lists_of(neighbors, np.flatnonzero(held), len(labels))
+    known = lists.max(axis=1) >= 0
+    held[held] = known
+    return held, lists[known]
 
 
 def held_out(
@@ -63,16 +69,27 @@ def sample(labels: NDArray[np.integer], most: int, rng: np.random.Generator) -> 
     return np.sort(order[places.astype(np.int64)])
 
 
-def without(graph: sparse.csr_array, held: NDArray[np.bool_]) -> sparse.csr_array:
-    """Take the held-out rows out of a graph: no lists of theirs, and in nobody's list."""
+def without(neighbors: NeighborLists, held: NDArray[np.bool_]) -> NeighborLists:
+    """Take the held-out rows out: no lists of theirs, and in nobody's list."""
+    if isinstance(neighbors, np.ndarray):
+        lists = np.full(neighbors.shape, -1, np.int32)
+        for lo in range(0, len(held), _ROWS):
+            part = neighbors[lo : lo + _ROWS]
+            gone = held[lo : lo + _ROWS, None] | held[part]
+            lists[lo : lo + _ROWS] = np.where(gone, -1, part)
+        return lists
+    graph = as_graph(neighbors, len(held))
     row = np.repeat(np.arange(len(held), dtype=np.int32), np.diff(graph.indptr))
     keep = ~(held[row] | held[graph.indices])
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=len(held)))])
     return sparse.csr_array((graph.data[keep], graph.indices[keep], indptr), shape=graph.shape)
 
 
-def padded_lists(graph: sparse.csr_array, rows: NDArray[np.integer]) -> NDArray[np.int32]:
+def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDArray[np.int32]:
     """The neighbours of `rows` as an array, filled up with −1."""
+    if isinstance(neighbors, np.ndarray):
+        return np.ascontiguousarray(neighbors[rows], np.int32)
+    graph = as_graph(neighbors, n)
     counts = np.diff(graph.indptr)[rows]
     lists = np.full((len(rows), max(1, counts.max(initial=0))), -1, np.int32)
     for place, row in enumerate(rows):

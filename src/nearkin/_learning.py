@@ -11,7 +11,7 @@ from nearkin._kernel import walk
 from nearkin._projection import Projection
 from nearkin._rules import RANDOM_RULES, RULES
 from nearkin._threads import in_threads
-from nearkin.neighborhoods import Neighborhoods
+from nearkin.neighborhoods import Neighborhoods, neighbors_together
 
 # Measured (benchmarks/learner.py): larger blocks spread the traffic over M, larger strides the
 # cost of entering compiled code, against more corrections per row.
@@ -29,7 +29,7 @@ class Settings:
     step_size: float
     temperature: float
     batch_size: int
-    shuffle: bool
+    shuffle: bool | str
     normalize: bool
     projection: Projection
     seed: int
@@ -112,6 +112,8 @@ class Learner:
         rng = np.random.default_rng([s.seed, self.epochs])
         visits = np.arange(n) if self.visits is None else self.visits
         order = rng.permutation(visits) if s.shuffle else visits
+        if s.shuffle == "local":
+            order = neighbors_together(*self.hoods.arrays[:2], order, len(self.X))
         t = np.arange(n) + self.t0  # counts every row, also skipped ones
         steps = (s.step_size / np.sqrt(t / len(self.X) + 1)).astype(np.float32)
         draws = rng.random(n) if s.rule in RANDOM_RULES else np.zeros(n)

@@ -93,7 +93,7 @@ def neighborhoods(
     n = len(labels)
     if isinstance(neighbors, Neighborhoods) and len(neighbors.n_targets) == n and held is None:
         return neighbors
-    indptr, indices = _checked(neighbors, n)
+    indptr, indices = check_lists(neighbors, n)
     held = np.zeros(n, bool) if held is None else held
     codes = np.ascontiguousarray(labels, np.int64)
     named = _times_named(indptr, indices, held)
@@ -126,7 +126,7 @@ def _hubs(  # type: ignore[no-untyped-def]
 
 def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
     """Check ready-made neighbour lists and give them as an (n, n) graph without self-loops."""
-    indptr, indices = _checked(neighbors, n)
+    indptr, indices = check_lists(neighbors, n)
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
     keep = (indices != row) & (indices >= 0)
     if not keep.all():
@@ -139,7 +139,8 @@ def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
     return graph
 
 
-def _checked(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def check_lists(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Check ready-made neighbour lists and give them as (indptr, indices), as they are."""
     if isinstance(neighbors, Neighborhoods):
         return neighbors.indptr, neighbors.indices
     if sparse.issparse(neighbors):
@@ -261,3 +262,23 @@ def _fill(  # type: ignore[no-untyped-def]
                     at += 1
             if same:
                 n_targets[i] = at - out_indptr[i]
+
+
+@njit(cache=True, nogil=True)
+def neighbors_together(indptr, indices, order, n):  # type: ignore[no-untyped-def]
+    """The rows of `order` so that each is followed by those of its neighbours still to come."""
+    to_come = np.zeros(n, np.bool_)
+    to_come[order] = True
+    out, at = np.empty_like(order), 0
+    for i in order:
+        if not to_come[i]:
+            continue
+        to_come[i] = False
+        out[at] = i
+        at += 1
+        for j in indices[indptr[i] : indptr[i + 1]]:
+            if to_come[j]:
+                to_come[j] = False
+                out[at] = j
+                at += 1
+    return out

@@ -28,7 +28,7 @@ from nearkin._members import (
     read_member,
 )
 from nearkin._validation import check_choice, check_number
-from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_graph, neighborhoods
+from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors import nearest
 from nearkin.projections import Projection, make_projections
 from nearkin.similarity import BilinearSimilarity
@@ -240,9 +240,10 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             k = min(self.n_neighbors, len(rows) - 1)
             neighbors = nearest(rows, k, index=self.index, verbose=self.verbose)[0]
         if self.weights == "accuracy":
-            graph = as_graph(neighbors, len(rows))
-            held, voters, neighbors = hold_out(graph, labels, HELD_OUT, rng)
-        return neighborhoods(neighbors, labels), held, voters
+            held, voters = hold_out(neighbors, labels, HELD_OUT, rng)
+        limit = getattr(self._prototype, "hub_limit", None)
+        hoods = neighborhoods(neighbors, labels, held=held if held.any() else None, hub_limit=limit)
+        return hoods, held, voters
 
     def _folder(
         self, rows: Array, labels: Any, hoods: Neighborhoods | None, path: Path, learners: Any

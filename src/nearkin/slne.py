@@ -24,7 +24,7 @@ from nearkin._learning import Learner, Settings
 from nearkin._projection import Projection
 from nearkin._rules import RULES
 from nearkin._validation import check_choice, check_number
-from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_graph, neighborhoods
+from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors import nearest
 from nearkin.similarity import BilinearSimilarity
 
@@ -51,8 +51,10 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         usually better where rows outnumber dimensions.
     batch_size : int
         1 is Algorithm 1 exactly; more are ordinary mini-batches, on all cores.
-    shuffle : bool
-        Visit the rows in random order.
+    shuffle : bool or "local"
+        Visit the rows in random order. ``"local"``: a random row, then its neighbours that have
+        not been visited, and so on; the rows that are compared stay in the processor's cache,
+        which on large data makes an epoch several times faster.
     symmetric, rank, psd, normalize :
         Keep M symmetric, of low rank, positive semidefinite (and so symmetric), or at its
         initial Frobenius norm. Symmetry and norm are kept at every step, rank and
@@ -63,6 +65,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         Of the ``softmax`` rule.
     index : str
         How neighbours are found: see `nearkin.neighbors.nearest`.
+    hub_limit : float or None
+        A row in more than this many times the usual number of lists is a hub, and takes only so
+        many of them as neighbours: see `nearkin.neighborhoods.neighborhoods`.
     early_stopping : bool
         Hold out `validation_fraction` of the rows (at most 5,000) and keep the matrix of the
         epoch that votes best on them.
@@ -90,6 +95,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         Mean squared row length.
     n_skipped_ : int
         Rows without a target or an impostor among their neighbours.
+    n_hubs_ : int
+        Rows that `hub_limit` cut short.
 
     Examples
     --------
@@ -115,7 +122,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         max_epochs: int = 20,
         rule: str = "hardest",
         batch_size: int = 1,
-        shuffle: bool = True,
+        shuffle: bool | str = True,
         symmetric: bool = False,
         rank: int | None = None,
         psd: bool = False,
@@ -123,6 +130,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         tol: float = 1e-3,
         temperature: float = 0.1,
         index: str = "auto",
+        hub_limit: float | None = 10.0,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         warm_start: bool = False,
@@ -144,6 +152,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         self.tol = tol
         self.temperature = temperature
         self.index = index
+        self.hub_limit = hub_limit
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
@@ -183,15 +192,17 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         all_rows = Digest(rows)
         if neighbors is None:
             neighbors = self._find_neighbors(rows, keep, all_rows)
-        self._cached_seen = Seen(rows, np.ravel(y), neighbors)
+        self._cached_seen = Seen(rows, np.asarray(y).ravel(), neighbors)
         random_state = check_random_state(keep.seed(self.random_state))
         seed = int(random_state.randint(np.iinfo(np.int32).max))
         held, judge = np.zeros(len(rows), bool), None
         if self.early_stopping:
-            graph, rng = as_graph(neighbors, len(rows)), np.random.default_rng(seed)
-            held, lists, neighbors = hold_out(graph, labels, self.validation_fraction, rng)
+            rng = np.random.default_rng(seed)
+            held, lists = hold_out(neighbors, labels, self.validation_fraction, rng)
             judge = Judge(rows, labels, held, lists) if held.any() else None
-        hoods = neighborhoods(neighbors, labels)
+        hoods = neighborhoods(
+            neighbors, labels, held=held if held.any() else None, hub_limit=self.hub_limit
+        )
         self._report_skipped(hoods, held)
         learner = self._learner(rows, hoods, seed)
         course = Course(self.history_)
@@ -233,7 +244,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             self._cached_seen = Seen.nothing(rows.shape[1], labels)
         seen = self._grown(rows, labels)
         codes = np.unique(seen.labels, return_inverse=True)[1]
-        hoods = neighborhoods(seen.neighbors, codes)
+        hoods = neighborhoods(seen.neighbors, codes, hub_limit=self.hub_limit)
         self._report_skipped(hoods, np.zeros(len(codes), bool))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learner = self._learner(seen.rows, hoods, seed, go_on=not first)
@@ -288,6 +299,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         check_choice("rule", self.rule, RULES)
         check_number("margin", self.margin, 0)
         check_number("tol", self.tol, 0)
+        check_choice("shuffle", self.shuffle, [True, False, "local"])
+        if self.hub_limit is not None:
+            check_number("hub_limit", self.hub_limit, 1)
         for name in ("step_size", "temperature"):
             check_number(name, getattr(self, name), 0, open_low=True)
         for name in ("n_neighbors", "max_epochs", "batch_size"):
@@ -353,7 +367,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
 
     def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
         unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
-        self.n_skipped_ = int(unusable.sum())
+        self.n_skipped_, self.n_hubs_ = int(unusable.sum()), hoods.n_hubs
         if not hoods.usable.any():
             warnings.warn(
                 "no row has both a target and an impostor among its neighbours, so nothing can "
@@ -364,7 +378,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         if self.verbose:
             print(
                 f"{hoods.usable.sum()} rows to visit, {self.n_skipped_} skipped (no target or no "
-                f"impostor near), mean degree {hoods.degrees.mean():.1f}"
+                f"impostor near), mean degree {hoods.degrees.mean():.1f}, {hoods.n_hubs} hubs"
             )
 
     def _learner(

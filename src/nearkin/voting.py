@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 from nearkin import _kernel, _memory, persistence, votes
 from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint, words
 from nearkin._growth import joined
-from nearkin._holdout import held_out, padded_lists, without
+from nearkin._holdout import held_out, lists_of, without
 from nearkin._validation import check_choice, check_number
-from nearkin.neighborhoods import NeighborLists, as_graph
+from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors import NeighborIndex
 from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
 
@@ -276,9 +276,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Measure how similar each row is to its surroundings."""
         self.hub_bias_ = np.zeros(len(self.database_), np.float32)
         if self.hub_share and lists is not None:
+            n = len(self.database_)
             if not isinstance(lists, np.ndarray):
-                graph = as_graph(lists, len(self.database_))
-                lists = padded_lists(graph, np.arange(len(self.database_)))
+                lists = lists_of(lists, np.arange(n), n)
             matrix = getattr(self.similarity_, "matrix_", None)
             if matrix is None and self.similarity_ is not None:
                 raise ValueError(
@@ -319,25 +319,20 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
                 _learn(self.similarity_, self.database_, y, own, keep=keep)
             self._correct_hubs(lists)
             return
-        graph = as_graph(lists, len(held))
         unfitted = self.similarity_
         if not fitted:
-            known = without(as_graph(own, len(held)), held)
+            known = without(own, held)
             first = _apart(unfitted), self.database_, y, known, held, keep.part("held-out")
             self.similarity_ = _learn(*first)
         self._correct_hubs(lists)
-        indices = self._voters(lists, graph, np.flatnonzero(held))
+        # Lists say which are the nearest; a graph does not, and all its neighbours vote.
+        most = self.n_neighbors if isinstance(lists, np.ndarray) else None
+        indices = np.ascontiguousarray(lists_of(lists, np.flatnonzero(held), len(held))[:, :most])
         scores = self._scores(self.database_[held], indices)
         self._choose(scores, self.labels_[indices], self.labels_[held])
         if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
             self.similarity_ = _learn(unfitted, self.database_, y, own, keep=keep)
             self._correct_hubs(lists)
-
-    def _voters(self, lists: Any, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Shortlists of the held-out rows: the nearest first, where lists say which are."""
-        if isinstance(lists, np.ndarray):
-            return np.ascontiguousarray(lists[rows, : self.n_neighbors], np.int32)
-        return padded_lists(graph, rows)
 
     def _choose(self, scores: Array, labels: NDArray[Any], truth: NDArray[Any]) -> None:
         n = len(self.classes_)
