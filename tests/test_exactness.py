@@ -7,6 +7,7 @@ import pytest
 
 import oracle
 from nearkin import SLNE
+from nearkin._half import halved
 from nearkin._rules import RANDOM_RULES, RULES
 from nearkin.neighbors import nearest
 from samples import blobs
@@ -57,6 +58,21 @@ def test_block_edges(n):
         return
     y[2] = 0
     agree(X, y, nearest(X, min(8, n - 1))[0], shuffle=False)
+
+
+def test_half_precision_is_that_of_the_compared_rows_alone():
+    X, y = blobs(n=300)
+    lists = nearest(X, 8)[0]
+    bits = halved(X)
+    rounded = (bits.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_allclose(rounded, X, rtol=2**-8)
+    settings = {"max_epochs": 2, "tol": 0, "random_state": 0, "rule": "all"}
+    on_rounded = [SLNE(half=half, **settings).fit(rounded, y, neighbors=lists).matrix_
+                  for half in (False, True)]  # fmt: skip
+    np.testing.assert_array_equal(*on_rounded)
+    half = SLNE(half=True, **settings).fit(X, y, neighbors=lists).matrix_
+    whole = SLNE(**settings).fit(X, y, neighbors=lists).matrix_
+    assert 0 < np.linalg.norm(half - whole) < 0.01 * np.linalg.norm(whole)
 
 
 def test_neighbours_together():

@@ -19,6 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into
+from nearkin._half import widened
 from nearkin._rules import RULES, apply_rule
 from nearkin._threads import in_threads
 
@@ -33,18 +34,18 @@ _jit = njit(cache=True, nogil=True, fastmath=_MATH)
 
 @_jit
 def dot(a, b):  # type: ignore[no-untyped-def]
-    """Inner product in float32, in whatever order vectorises."""
+    """Inner product in float32, in whatever order vectorises; `b` may be halved."""
     total = np.float32(0)
     for d in range(len(a)):
-        total += a[d] * b[d]
+        total += a[d] * widened(b[d])
     return total
 
 
 @_jit
 def add_scaled(out, scale, row):  # type: ignore[no-untyped-def]
-    """``out += scale · row``."""
+    """``out += scale · row``; `row` may be halved."""
     for d in range(len(out)):
-        out[d] += scale * row[d]
+        out[d] += scale * widened(row[d])
 
 
 @_jit
@@ -55,7 +56,7 @@ def walk(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    X : the rows; graph : (indptr, indices, n_targets)
+    X : the rows to compare with, maybe halved; graph : (indptr, indices, n_targets)
     offsets : what to add to the score of each edge (the other members of an ensemble), or empty
     rows : the block's row numbers; XB : their vectors; Q = XB·M; G = XB·XBᵀ
     V, w : the directions and weights of the block's steps

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into
+from nearkin._half import halved
 from nearkin._kernel import walk
 from nearkin._projection import Projection
 from nearkin._rules import RANDOM_RULES, RULES
@@ -32,6 +33,7 @@ class Settings:
     shuffle: bool | str
     normalize: bool
     projection: Projection
+    half: bool
     seed: int
 
 
@@ -71,6 +73,7 @@ class Learner:
         self.block = min(rows, len(self.X))
         self.Q, self.V = (np.empty((self.block, D), np.float32) for _ in range(2))
         self.w = np.empty(self.block, np.float32)
+        self.compared = halved(self.X) if self.settings.half else self.X
         self.kept_norm = float(np.linalg.norm(self.matrix))
 
     def epoch(self) -> tuple[float, float]:
@@ -135,7 +138,7 @@ class Learner:
 
         def visit(lo: int, hi: int, alpha: float, norm2: float):  # type: ignore[no-untyped-def]
             return walk(
-                self.X, self.hoods.arrays, self.offsets, rows, XB, Q, G, V, w, steps, draws,
+                self.compared, self.hoods.arrays, self.offsets, rows, XB, Q, G, V, w, steps, draws,
                 lo, hi, alpha, norm2, scalars, flags,
             )  # fmt: skip
 

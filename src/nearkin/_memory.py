@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from nearkin._cells import DIMS, TRAIN_ROWS_A_CELL
 from nearkin._indexes import DATABASE_BYTES, EXACT_ROWS, Factory
 from nearkin._learning import BLOCK
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
@@ -23,8 +24,8 @@ Stages = dict[str, int]
 DEGREE = 2  # edges a row after symmetrising, in units of k, at most; about 1.4 on real data
 _FIXED = 48 << 20  # buffers of BLAS and faiss, compiled code, threads
 _LIST, _DISTANCES = 4, 4  # bytes a listed neighbour
-_GRAPH = 30  # … while the graph is made from the lists, and the graph itself
-_HOLD_OUT = 12  # … more, while rows are held out of it
+_GRAPH = 4 + 4 * DEGREE  # … while the graph is made from the lists, and the graph itself
+_CANDIDATES = 4  # for each neighbour, in a search by cells; 2 or 3 on most data
 _SEARCH = 72  # … of a block of queries, while the nearest are merged
 _ROW = 150  # bytes a row for labels, order, steps and the like
 
@@ -39,6 +40,7 @@ def fit_bytes(
     batch_size: int = 1,
     early_stopping: bool = False,
     spectral: bool = False,
+    half: bool = False,
 ) -> Stages:
     """Bytes that each stage of a fit of SL-NE needs beside its rows; the largest is the bound.
 
@@ -50,13 +52,14 @@ def fit_bytes(
     lists = 0 if ready_lists else _LIST * rows * k
     extra = _ROW * rows + _FIXED
     stages = {} if ready_lists else {"neighbours": search_bytes(rows, dims, k, index) + extra}
-    making = (_GRAPH + (_HOLD_OUT if early_stopping else 0)) * rows * k
-    stages["graph"] = lists + making + extra
+    stages["graph"] = lists + _GRAPH * rows * k + extra
     block = min(BLOCK if batch_size == 1 else batch_size, rows)
     matrices = 4 * (2 + early_stopping + 4 * spectral) * dims**2
     blocks = 4 * block * (6 * dims + (2 * block if batch_size == 1 else 0))
     edges = 4 * DEGREE * rows * k
-    stages["learning"] = lists + edges + matrices + blocks + extra
+    stages["learning"] = (
+        lists + edges + matrices + blocks + extra + (2 * rows * dims if half else 0)
+    )
     return stages
 
 
@@ -67,6 +70,10 @@ def search_bytes(rows: int, dims: int, k: int, index: str) -> int:
     lists = (_LIST + _DISTANCES) * rows * k
     if index == "exact" or (index == "auto" and rows <= EXACT_ROWS):
         return lists + queries + min(whole, 2 * DATABASE_BYTES)
+    if index.startswith(("auto", "cells")):
+        trained = TRAIN_ROWS_A_CELL * 4 * int(rows**0.5)
+        reduced = 3 * 4 * rows * min(DIMS, dims)  # as they come, in cells, and those of a search
+        return lists + _CANDIDATES * queries + max(reduced, 4 * dims * min(trained, rows))
     # An index grows by half as it fills, and keeps every row; a compressing one keeps less.
     sample = 2 * 4 * dims * min(rows, 2 * Factory.TRAIN_ROWS)
     return lists + queries + max(3 * whole // 2 + 8 * rows, sample)

@@ -55,6 +55,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         Visit the rows in random order. ``"local"``: a random row, then its neighbours that have
         not been visited, and so on; the rows that are compared stay in the processor's cache,
         which on large data makes an epoch several times faster.
+    half : bool
+        Compare with a copy of the rows in half precision: faster on large data, no longer exact.
     symmetric, rank, psd, normalize :
         Keep M symmetric, of low rank, positive semidefinite (and so symmetric), or at its
         initial Frobenius norm. Symmetry and norm are kept at every step, rank and
@@ -123,6 +125,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         rule: str = "hardest",
         batch_size: int = 1,
         shuffle: bool | str = True,
+        half: bool = False,
         symmetric: bool = False,
         rank: int | None = None,
         psd: bool = False,
@@ -145,6 +148,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         self.rule = rule
         self.batch_size = batch_size
         self.shuffle = shuffle
+        self.half = half
         self.symmetric = symmetric
         self.rank = rank
         self.psd = psd
@@ -333,7 +337,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         stages = _memory.fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
             batch_size=int(self.batch_size), early_stopping=self.early_stopping,
-            spectral=self.psd or self.rank is not None,
+            spectral=self.psd or self.rank is not None, half=self.half,
         )  # fmt: skip
         if isinstance(neighbors, Neighborhoods):
             del stages["graph"]
@@ -342,8 +346,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             advice += f" or batch_size={self.batch_size}"
         if "neighbours" in stages:
             advice += (
-                ", find neighbours exactly (index='exact') or with a compressing index such as "
-                "index='IVF4096,PQ64'"
+                ", find neighbours with nearkin.neighbors.nearest(out=…), which keeps them on disk"
             )
         _memory.check(
             f"a fit on {n} rows of {D} columns", stages, f"{advice}, or learn an ensemble (SLDE)"
@@ -394,6 +397,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             shuffle=self.shuffle,
             normalize=self.normalize,
             projection=Projection(self.symmetric or self.psd, self.rank, self.psd),
+            half=self.half,
             seed=seed,
         )
         go_on = self.warm_start and hasattr(self, "matrix_") if go_on is None else go_on
