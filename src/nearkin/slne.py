@@ -183,7 +183,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         all_rows = Digest(rows)
         if neighbors is None:
             neighbors = self._find_neighbors(rows, keep, all_rows)
-        self._cached_seen = Seen(rows, np.ravel(y), neighbors)
+        self._cached_seen = Seen(rows, np.asarray(y).reshape(-1), neighbors)
         random_state = check_random_state(keep.seed(self.random_state))
         seed = int(random_state.randint(np.iinfo(np.int32).max))
         held, judge = np.zeros(len(rows), bool), None
