@@ -12,9 +12,9 @@ import tempfile
 import threading
 from pathlib import Path
 
-import machine
 import numpy as np
 
+import machine
 from nearkin import SLNE, _memory
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
