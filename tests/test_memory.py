@@ -155,7 +155,7 @@ def test_what_is_available(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "advice"),
     [
-        (SLNE(n_neighbors=7), "lower n_neighbors=7, find neighbours exactly"),
+        (SLNE(n_neighbors=7), "lower n_neighbors=7, find neighbours with"),
         (SLNE(n_neighbors=7, batch_size=9), "lower n_neighbors=7 or batch_size=9"),
         (SLDE(n_members=3, n_jobs=2), "n_components=4, n_members=3 or n_jobs=2"),
         (SLDE(n_members=3, own_neighbors=True), "an ensemble on 300 rows of 12 columns"),

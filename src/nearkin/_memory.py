@@ -57,9 +57,8 @@ def fit_bytes(
     matrices = 4 * (2 + early_stopping + 4 * spectral) * dims**2
     blocks = 4 * block * (6 * dims + (2 * block if batch_size == 1 else 0))
     edges = 4 * DEGREE * rows * k
-    stages["learning"] = (
-        lists + edges + matrices + blocks + extra + (2 * rows * dims if half else 0)
-    )
+    copy = 2 * rows * dims if half else 0
+    stages["learning"] = lists + edges + matrices + blocks + copy + extra
     return stages
 
 

@@ -1,0 +1,81 @@
+"""Memory of a fit on a memory map, stage by stage, against the formula of nearkin._memory.
+
+    python benchmarks/memory.py --rows 100000 --dims 256 --k 50
+
+Each stage runs in a process of its own and is watched every millisecond; what counts is RssAnon,
+the memory that is the process's own. The map is written beside the system's temporary files.
+"""
+
+import argparse
+import multiprocessing
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+
+import machine
+from nearkin import SLNE, _memory
+from nearkin.neighborhoods import neighborhoods
+from nearkin.neighbors import nearest
+
+
+def anonymous() -> int:
+    return _memory._entry(Path("/proc/self/status"), "RssAnon") or 0
+
+
+def stage(name: str, path: str, k: int, index: str) -> int:
+    """Bytes by which the process grows in one stage of a fit."""
+    X = np.load(path, mmap_mode="r")
+    n = len(X)
+    y = np.random.default_rng(0).integers(0, 20, n)
+    small = SLNE(n_neighbors=5, max_epochs=1).fit(np.array(X[:200]), y[:200])  # compile
+    small.fit(X[:200], y[:200], neighbors=nearest(X[:200], 5)[0])
+    lists = np.random.default_rng(0).integers(0, n, (n, k), np.int32) if name != "neighbours" else 0
+    graph = neighborhoods(lists, y) if name == "learning" else None
+    work = {
+        "neighbours": lambda: nearest(X, k, index=index),
+        "graph": lambda: neighborhoods(lists, y),
+        "learning": lambda: SLNE(n_neighbors=k, max_epochs=1).fit(X, y, neighbors=graph),
+    }[name]
+    seen, done = [anonymous()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.001):
+            seen.append(anonymous())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    work()
+    done.set()
+    watcher.join()
+    held = 4 * n * k if name == "graph" else 4 * (n * k + len(graph.indices)) if graph else 0
+    return max(seen) - seen[0] + held
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--dims", type=int, default=256)
+    parser.add_argument("--k", type=int, default=50)
+    parser.add_argument("--index", default="auto")
+    given = parser.parse_args()
+    print(machine.facts())
+    bound = _memory.fit_bytes(given.rows, given.dims, given.k, index=given.index)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/x.npy"
+        out = np.lib.format.open_memmap(path, "w+", np.float32, (given.rows, given.dims))
+        rng = np.random.default_rng(0)
+        for lo in range(0, given.rows, 4_096):
+            part = out[lo : lo + 4_096]
+            part[:] = rng.standard_normal(part.shape, dtype=np.float32)
+        out.flush()
+        print(f"{given.rows} × {given.dims}, k={given.k}: X {out.nbytes / 2**20:.0f} MiB")
+        for name, most in bound.items():
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                used = pool.apply(stage, (name, path, given.k, given.index))
+            print(f"{name:<10} measured {used / 2**20:7.0f} MiB   bound {most / 2**20:7.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
