@@ -34,7 +34,8 @@ class NCA(LearnedMetric, BaseEstimator):
     ----------
     components_ : (n_components, D) array L
     matrix_ : (D, D) array LᵀL
-    n_iter_ : int
+    rank_, n_iter_ : int
+        Rows of L, and iterations.
     n_rows_ : int
         Rows learned from.
 
@@ -71,5 +72,5 @@ class NCA(LearnedMetric, BaseEstimator):
         nca = NeighborhoodComponentsAnalysis(n, max_iter=self.max_iter, random_state=seed)
         nca.fit(rows * scale, labels)
         self._keep(nca.components_ * scale)
-        self.n_iter_ = int(nca.n_iter_)
+        self.rank_, self.n_iter_ = n, int(nca.n_iter_)
         return self

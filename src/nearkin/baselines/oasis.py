@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from nearkin._blas import multiply_into, serial_blas
-from nearkin._kernel import pair_scores
+from nearkin._kernel import _jit, pair_scores
 from nearkin._validation import check_choice, check_number
 from nearkin.baselines._rows import Best, HeldOut, Quality, generator, labelled_rows, mean_length
 from nearkin.similarity import BilinearSimilarity
@@ -159,13 +159,21 @@ def take_steps(M: Array, X: Array, V: Array, C: float) -> Steps:
     multiply_into(products, X, M)
     margins = np.einsum("nd,nd->n", products, V)
     later = (X @ X.T) * (V @ V.T)
-    squares = np.maximum(np.diag(later), 1e-30)
     taus, losses = np.zeros(len(X), np.float32), np.zeros(len(X), np.float32)
-    for b in range(len(X)):
-        losses[b] = max(0.0, 1 - margins[b] - later[b, :b] @ taus[:b])
-        taus[b] = min(C, losses[b] / squares[b])
+    _sizes(margins, later, C, taus, losses)
     multiply_into(M, X, V * taus[:, None], keep=1.0, left_transposed=True)
     return Steps(taus, losses)
+
+
+@_jit
+def _sizes(margins, later, C, taus, losses):  # type: ignore[no-untyped-def]
+    """How far each step of a block goes, given those before it."""
+    for b in range(len(margins)):
+        margin = margins[b]
+        for a in range(b):
+            margin += later[b, a] * taus[a]
+        losses[b] = max(0.0, 1 - margin)
+        taus[b] = min(C, losses[b] / max(later[b, b], 1e-30))
 
 
 def _quality(held: HeldOut, M: Array) -> Quality | None:
