@@ -2,26 +2,21 @@
 
     python benchmarks/memory.py --rows 100000 --dims 256 --k 50
 
-Each stage runs in a process of its own and is watched every millisecond; what counts is RssAnon,
+Each stage runs in a process of its own and is watched every hundredth of a second; what counts is RssAnon,
 the memory that is the process's own. The map is written beside the system's temporary files.
 """
 
 import argparse
 import multiprocessing
 import tempfile
-import threading
-from pathlib import Path
 
 import numpy as np
 
 import machine
 from nearkin import SLNE, _memory
+from nearkin.experiments.watching import Watch
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
-
-
-def anonymous() -> int:
-    return _memory._entry(Path("/proc/self/status"), "RssAnon") or 0
 
 
 def stage(name: str, path: str, k: int, index: str) -> int:
@@ -38,19 +33,10 @@ def stage(name: str, path: str, k: int, index: str) -> int:
         "graph": lambda: neighborhoods(lists, y),
         "learning": lambda: SLNE(n_neighbors=k, max_epochs=1).fit(X, y, neighbors=graph),
     }[name]
-    seen, done = [anonymous()], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.001):
-            seen.append(anonymous())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    work()
-    done.set()
-    watcher.join()
+    with Watch() as memory:
+        work()
     held = 4 * n * k if name == "graph" else 4 * (n * k + len(graph.indices)) if graph else 0
-    return max(seen) - seen[0] + held
+    return (memory.growth or 0) + held
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from nearkin import SLNE, SoftVotingKNN
-from nearkin.experiments import comparison
+from nearkin.experiments import watching
 from nearkin.experiments.best_of import BestOf
 from nearkin.experiments.comparison import METHODS, compare, table
 from samples import blobs
@@ -79,13 +79,13 @@ def test_a_method_out_of_time_is_reported_without_accuracies(data):
 
 
 def test_memory_is_what_the_method_grew_by(data):
-    if comparison._anonymous() is None:
+    if watching.anonymous() is None:
         pytest.skip("no /proc here")
 
     class Greedy(GaussianNB):
         def fit(self, X, y):
             held = np.ones(50 << 17)  # 50 MiB
-            time.sleep(10 * comparison.SAMPLE_SECONDS)
+            time.sleep(10 * watching.SAMPLE_SECONDS)
             return super().fit(X, y + held[0].astype(int) - 1)
 
     (outcome,) = compare({"greedy": lambda seed: Greedy()}, *data)

@@ -20,8 +20,6 @@ SL-DE       three or ten blocks of principal directions, and three of `LEARNERS`
 ==========  ====================================================================================
 """
 
-import ctypes
-import gc
 import signal
 import threading
 import time
@@ -38,6 +36,7 @@ from nearkin._validation import check_number
 from nearkin.baselines import LMNN, NCA, NCM, OASIS, KNNMetric, LinearSVM
 from nearkin.evaluation import top_n_accuracy
 from nearkin.experiments.best_of import BestOf
+from nearkin.experiments.watching import Watch, give_back
 from nearkin.slde import SLDE
 from nearkin.slne import SLNE
 from nearkin.voting import SoftVotingKNN
@@ -53,7 +52,6 @@ LEARNERS: list[dict[str, Any]] = [
     {"rule": "hardest", "n_neighbors": 400, "step_size": 0.2, "max_epochs": 10},
     {"rule": "all", "n_neighbors": 400, "step_size": 2.0, "max_epochs": 3},
 ]
-SAMPLE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -163,10 +161,10 @@ def compare(
 def _measured(
     name: str, model: Any, X: Any, y: Any, queries: Any, truth: Any, limit: float | None
 ) -> Outcome:
-    _give_back()
+    give_back()
     began = fitted = time.perf_counter()
     ranked = None
-    with _Memory() as memory, suppress(_TimeIsUp), _alarm(limit), warnings.catch_warnings():
+    with Watch() as memory, suppress(_TimeIsUp), _alarm(limit), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a method says in its settings what it left out
         model.fit(X, y)
         fitted = time.perf_counter()
@@ -301,47 +299,3 @@ def _alarm(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-class _Memory:
-    """Growth of this process's anonymous memory inside the block: pages of files do not count."""
-
-    def __enter__(self) -> "_Memory":
-        self.before = self.most = _anonymous()
-        self.done = threading.Event()
-        self.watcher = threading.Thread(target=self._watch, daemon=True)
-        self.watcher.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.done.set()
-        self.watcher.join()
-        self._look()
-
-    def _watch(self) -> None:
-        while not self.done.wait(SAMPLE_SECONDS):
-            self._look()
-
-    def _look(self) -> None:
-        if self.most is not None:
-            self.most = max(self.most, _anonymous() or 0)
-
-    @property
-    def growth(self) -> int | None:
-        """Bytes, or None where the system does not tell."""
-        return None if self.before is None or self.most is None else self.most - self.before
-
-
-def _anonymous() -> int | None:
-    try:
-        with open("/proc/self/status") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
-    except (OSError, StopIteration):
-        return None
-
-
-def _give_back() -> None:
-    """Return freed memory to the system, so that a method cannot grow into what another left."""
-    gc.collect()
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,157 @@
+"""ILSVRC'10's size on one machine: 1.2 million rows of 1,000 dimensions, 1,000 classes, k = 500.
+
+Command: ``python benchmarks/scale.py --work DIR`` (hours, 25 GB of disk); ``--rows 100000`` gives
+the same table in minutes. Stopped, it goes on where it was. Rows are made up (`made_up.py` says
+how); their difficulty is the accuracy of plain kNN. Each line: seconds, peak of the process's own
+memory (pages of mapped files are not counted), and what came of it. Learning is timed with what is
+printed beside it: order of the rows, precision, batch size; ``--variants`` times the others, too.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import machine
+from made_up import World
+from nearkin import SLDE, SLNE, SoftVotingKNN
+from nearkin._files import replacing
+from nearkin.experiments.watching import Watch, give_back
+from nearkin.neighborhoods import Neighborhoods, neighborhoods
+from nearkin.neighbors import NeighborIndex, nearest, recall
+
+QUERIES, VOTERS = 10_000, 50
+HUB_LIMIT = 10.0
+VARIANTS: dict[str, dict[str, Any]] = {
+    "random order, float32, batch 1 (the paper's)": {},
+    "random order, half, batch 1": {"half": True},
+    "neighbours together, float32, batch 1": {"shuffle": "local"},
+    "neighbours together, half, batch 1": {"shuffle": "local", "half": True},
+    "neighbours together, half, batch 32": {"shuffle": "local", "half": True, "batch_size": 32},
+}
+BEST = {"shuffle": "local", "half": True}
+
+
+def told(name: str, work: Callable[[], Any], describe: Callable[[Any], str] = lambda _: "") -> Any:
+    """Do the work; print what it took and what came of it."""
+    give_back()
+    began = time.perf_counter()
+    with Watch() as memory:
+        result = work()
+    seconds = time.perf_counter() - began
+    size = (memory.growth or 0) / 2**30
+    print(f"{name:<28} {seconds:>9.1f} s {size:>7.2f} GiB   {describe(result)}", flush=True)
+    return result
+
+
+def rows_of(work: Path, rows: int, dims: int, classes: int) -> tuple[Any, Any, Any, Any]:
+    """Rows and labels to learn from (mapped), queries and their labels."""
+    world = World(dims, classes)
+    path, labels = work / "rows.npy", work / "labels.npy"
+    if not labels.exists():
+        y = np.empty(rows, np.int32)
+        with replacing(path) as aside:
+            X = np.lib.format.open_memmap(aside, "w+", np.float32, (rows, dims))
+            for lo, block, of_block in world.blocks(rows):
+                X[lo : lo + len(block)], y[lo : lo + len(block)] = block, of_block
+            X.flush()
+        with replacing(labels) as aside:
+            np.save(aside, y)
+    return np.load(path, mmap_mode="r"), np.load(labels), *world.sample(QUERIES, part=1)
+
+
+def graph_of(work: Path, lists: Any, y: Any) -> Neighborhoods:
+    """The graph, made once and mapped."""
+    names = ("indptr", "indices", "n_targets")
+    if not (work / "n_targets.npy").exists():
+        hoods = neighborhoods(lists, y, hub_limit=HUB_LIMIT)
+        for name, array in zip(names, hoods.arrays):
+            with replacing(work / f"{name}.npy") as aside:
+                np.save(aside, array)
+        with replacing(work / "hubs.json") as aside:
+            aside.write_text(json.dumps(hoods.n_hubs))
+    hubs = json.loads((work / "hubs.json").read_text())
+    return Neighborhoods(*(np.load(work / f"{n}.npy", mmap_mode="r") for n in names), hubs)
+
+
+def accuracy(model: SoftVotingKNN, Q: Any, truth: Any, near: Any) -> float:
+    return float((model.predict(Q, neighbors=near) == truth).mean())
+
+
+def voting(similarity: Any, X: Any, y: Any) -> SoftVotingKNN:
+    return SoftVotingKNN(similarity, n_neighbors=VOTERS, vote="power").fit(X, y)
+
+
+def epochs(model: SLNE) -> str:
+    each = [h["seconds"] for h in model.history_]
+    rates = ", ".join(f"{h['violation_rate']:.2f}" for h in model.history_)
+    return f"{np.mean(each):.0f} s an epoch, {len(each)} epochs, violations {rates}"
+
+
+def hashing(X: Any, k: int, sample: int) -> None:
+    """Hashing against the other indexes, all asked for the lists of the same rows."""
+    part = np.ascontiguousarray(X[:: max(1, len(X) // sample)])
+    print(f"\nneighbour search, {len(part):,} rows, k={k}: recall on 200 rows")
+    indexes = ["exact", "cells;recall=0.93", f"IVF{int(4 * len(part) ** 0.5)},Flat",
+               "LSH", "IVF256,Flat;nprobe=16", "HNSW32"]  # fmt: skip
+    for index in indexes:
+        told(f"  {index}", lambda index=index: nearest(part, k, index=index)[0],
+             lambda lists: f"recall {recall(part, lists, sample=200):.3f}")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True, help="folder for rows, lists, graph")
+    parser.add_argument("--rows", type=int, default=1_200_000)
+    parser.add_argument("--dims", type=int, default=1_000)
+    parser.add_argument("--classes", type=int, default=1_000)
+    parser.add_argument("--k", type=int, default=500)
+    parser.add_argument("--recall", type=float, default=0.93)
+    parser.add_argument("--epochs", type=int, default=1, help="of SL-NE")
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument("--member-epochs", type=int, default=20, help="of SL-DE, at most")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--variants", action="store_true", help="time an epoch of each variant")
+    parser.add_argument("--hashing", type=int, default=0, help="compare indexes on so many rows")
+    given = parser.parse_args()
+    work = given.work / f"{given.rows}x{given.dims}"
+    work.mkdir(parents=True, exist_ok=True)
+    print(machine.facts())
+    print(f"{given.rows:,} rows × {given.dims:,}, {given.classes:,} classes, k={given.k}\n")
+    X, y, Q, truth = told("rows", lambda: rows_of(work, given.rows, given.dims, given.classes))
+    if given.hashing:
+        hashing(X, min(given.k, 100), given.hashing)
+    lists = told(
+        "neighbours",
+        lambda: nearest(X, given.k, index=f"cells;recall={given.recall}", out=work / f"k{given.k}"),
+        lambda found: f"recall {recall(X, found[0], sample=300):.3f}",
+    )[0]
+    hoods = told("graph", lambda: graph_of(work, lists, y), lambda g:
+                 f"mean degree {g.degrees.mean():.0f}, {g.n_hubs} hubs")  # fmt: skip
+    near = told("shortlists of the queries", lambda: NeighborIndex(X).nearest(VOTERS, Q)[0])
+    told("plain kNN, 10,000 rows", lambda: accuracy(voting(None, X, y), Q, truth, near),
+         lambda a: f"accuracy {a:.4f}")  # fmt: skip
+    for name, settings in VARIANTS.items() if given.variants else ():
+        model = SLNE(max_epochs=1, tol=0, random_state=0, **settings)
+        told(f"  {name}", lambda model=model: model.fit(X, y, neighbors=hoods), epochs)
+    model = SLNE(max_epochs=given.epochs, tol=0, random_state=0, **BEST)
+    told("SL-NE (together, half)", lambda: model.fit(X, y, neighbors=hoods), epochs)
+    told("SL-NE, 10,000 rows", lambda: accuracy(voting(model, X, y), Q, truth, near),
+         lambda a: f"accuracy {a:.4f}")  # fmt: skip
+    ensemble = SLDE(
+        SLNE(max_epochs=given.member_epochs, n_neighbors=given.k, shuffle="local"),
+        n_members=given.members, n_components=given.dims // given.members, n_jobs=given.jobs,
+        pca_rows=100_000, cache_dir=work / "members", random_state=0,
+    )  # fmt: skip
+    told("SL-DE (together, float32)", lambda: ensemble.fit(X, y, neighbors=hoods), lambda e:
+         "epochs of the members " + ", ".join(str(len(h)) for h in e.histories_))  # fmt: skip
+    told("SL-DE, 10,000 rows", lambda: accuracy(voting(ensemble, X, y), Q, truth, near),
+         lambda a: f"accuracy {a:.4f}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
