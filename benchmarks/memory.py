@@ -2,8 +2,8 @@
 
     python benchmarks/memory.py --rows 100000 --dims 256 --k 50
 
-Each stage runs in a process of its own and is watched every hundredth of a second; what counts is RssAnon,
-the memory that is the process's own. The map is written beside the system's temporary files.
+Each stage runs in a process of its own and is watched every hundredth of a second; what counts is
+RssAnon, the memory that is the process's own. The map is written beside the temporary files.
 """
 
 import argparse
