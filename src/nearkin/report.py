@@ -20,12 +20,19 @@ h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { margin-top: 2.4rem; font-si
 p.note { color: #5a6472; } table { border-collapse: collapse; margin: 1rem 0; }
 th, td { padding: .3rem .9rem; text-align: right; border-bottom: 1px solid #e3e7ec; }
 th:first-child, td:first-child { text-align: left; } tr.best td { font-weight: 600; background: #eef6f0; }
-.strip { display: flex; align-items: center; gap: 4px; margin: 3px 0; }
-.strip b { width: 5rem; font-weight: 400; color: #5a6472; font-size: .85rem; }
-.strip img { width: 44px; height: 44px; object-fit: cover; image-rendering: pixelated; border: 3px solid #bbb; }
-.strip img.right { border-color: #2f9e57; } .strip img.wrong { border-color: #d6453d; }
-.query { display: flex; gap: 14px; align-items: center; margin: 1rem 0; }
-.query > img { width: 72px; height: 72px; object-fit: cover; image-rendering: pixelated; border: 3px solid #345; }
+.query { display: flex; gap: 18px; align-items: center; margin: 1.1rem 0; }
+.query > figure, .strip figure { margin: 0; text-align: center; position: relative; }
+.query > figure img { width: 104px; height: 104px; border: 3px solid #345; }
+.strip { display: flex; align-items: flex-start; gap: 5px; margin: 5px 0; }
+.strip b { width: 4.2rem; font-weight: 400; color: #5a6472; font-size: .85rem; align-self: center; }
+.strip figure img { width: 68px; height: 68px; border: 3px solid #bbb; }
+.strip figure.right img { border-color: #2f9e57; } .strip figure.wrong img { border-color: #d6453d; }
+.strip figure::after { position: absolute; right: 0; top: 0; width: 1.15rem; font-size: .8rem; line-height: 1.15rem;
+  color: #fff; } .strip figure.right::after { content: "✓"; background: #2f9e57; }
+.strip figure.wrong::after { content: "✗"; background: #d6453d; }
+.query img { display: block; object-fit: cover; box-sizing: border-box; border-radius: 3px; } img.pixels { image-rendering: pixelated; }
+.query figcaption { font-size: .72rem; line-height: 1.25; color: #5a6472; max-width: 104px; overflow: hidden;
+  text-overflow: ellipsis; white-space: nowrap; } .strip figcaption { max-width: 68px; }
 figure { margin: 1rem 0; } figure img { max-width: 100%; }
 """
 
@@ -51,14 +58,21 @@ def figure(plot: Any, alt: str) -> str:
     return f'<figure><img alt="{html.escape(alt)}" src="data:image/png;base64,{data}"></figure>'
 
 
-def picture(pixels: NDArray[np.uint8], css: str = "", title: str = "") -> str:
-    """Grey (H, W) or colour (H, W, 3) pixels as an image inside the page."""
+def picture(pixels: NDArray[np.uint8], title: str = "", css: str = "") -> str:
+    """Grey (H, W) or colour (H, W, 3) pixels as a captioned image inside the page."""
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="PNG")
+    small = max(pixels.shape[:2]) <= 32  # enlarged as squares; what is larger is a photograph
+    kind = "png" if small else "jpeg"
+    Image.fromarray(pixels).save(buffer, format=kind, quality=80)
     data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img class="{css}" title="{html.escape(title)}" src="data:image/png;base64,{data}">'
+    name = html.escape(title)
+    return (
+        f'<figure class="{css}"><img{" class=pixels" if small else ""} alt="{name}" '
+        f'title="{name}" src="data:image/{kind};base64,{data}"><figcaption>{name}</figcaption>'
+        "</figure>"
+    )
 
 
 def strip(
@@ -66,10 +80,15 @@ def strip(
 ) -> str:
     """A row of pictures, each marked right or wrong."""
     tags = (
-        picture(p, "right" if ok else "wrong", title)
+        picture(p, title, "right" if ok else "wrong")
         for p, ok, title in zip(pictures, right, titles)
     )
     return f'<div class="strip"><b>{html.escape(name)}</b>{"".join(tags)}</div>'
+
+
+def query(pixels: NDArray[np.uint8], title: str, strips: str) -> str:
+    """A picture beside the strips of what was found for it."""
+    return f'<div class="query">{picture(pixels, title)}<div>{strips}</div></div>'
 
 
 def write_page(path: str | os.PathLike[str], title: str, note: str, parts: Iterable[str]) -> None:
