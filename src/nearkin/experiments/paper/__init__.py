@@ -1,0 +1,1 @@
+"""The paper's tables and figures, one small module each; ``nearkin reproduce`` runs them."""

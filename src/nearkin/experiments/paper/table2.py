@@ -1,0 +1,196 @@
+"""Table 2: how training time grows with rows, classes and dimensions, measured.
+
+Command: ``nearkin reproduce table2 --out OUT``; about four minutes on two idle cores. Times mean
+something only on an idle machine.
+
+The paper gives words (linear, constant, quadratic). Here the methods are timed on made-up rows in
+overlapping clusters, one quantity doubled at a time and the others fixed, and an exponent is fitted
+to the times: 0 is constant, 1 linear, 2 quadratic. Iterative methods take a fixed number of passes.
+As in the paper the search for neighbours is not part of SL-NE and SL-DE; it is what Retrieval does:
+building an index (inverted file; the paper's is another system). SL-DE is the time of one member of
+a fixed dimension, all members being learned at once on as many machines.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.svm import LinearSVC
+
+from nearkin.baselines import LMNN
+from nearkin.experiments.paper import published
+from nearkin.experiments.paper.common import Cell, Claim, Result, Setup, axes_of
+from nearkin.neighbors import nearest
+from nearkin.projections import make_projections
+from nearkin.slne import SLNE
+
+TITLE = "Table 2: growth of the training time"
+NEIGHBORS, EPOCHS, ITERATIONS, MEMBER_DIMS, CELLS = 20, 3, 6, 32, 32
+TOLERANCE = 0.4  # of an exponent
+REASONS = {
+    "linear SVM": "one against all: a problem a class",
+    "Retrieval": "an inverted file here, another system in the paper; it reads every column once",
+    "LMNN": "all rows are searched for impostors; a D×D matrix multiplies every row",
+    "SL-NE": "a step is a D×D product and k inner products of D numbers",
+    "SL-DE": "a member's dimension is fixed; its rows are projected from all D columns",
+}
+
+
+class Size(NamedTuple):
+    """Of a made-up data set."""
+
+    rows: int
+    classes: int
+    dims: int
+
+
+class Sweep(NamedTuple):
+    """Sizes that differ in one quantity."""
+
+    quantity: str
+    values: list[int]
+    sizes: list[Size]
+
+
+def sweeps(quick: bool) -> list[Sweep]:
+    """One quantity at a time."""
+    rows, dims = ([500, 1_000, 2_000], [64, 128, 256]) if quick else (
+        [1_000, 2_000, 4_000, 8_000], [128, 256, 512, 1_024])  # fmt: skip
+    classes = [5, 10, 20, 40]
+    n, d = (1_000, 64) if quick else (4_000, 256)
+    return [
+        Sweep("sample number", rows, [Size(r, 10, d) for r in rows]),
+        Sweep("class number", classes, [Size(n, c, d) for c in classes]),
+        Sweep("data dimension", dims, [Size(n, 10, w) for w in dims]),
+    ]
+
+
+def run(setup: Setup) -> Result:
+    """Times, exponents, and whether they are the paper's."""
+    repeats = 1 if setup.quick else 2
+    times: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for sweep in sweeps(setup.quick):
+        found = setup.kept(
+            f"table2-{sweep.quantity.replace(' ', '-')}",
+            [sweep, repeats, NEIGHBORS, EPOCHS, ITERATIONS],
+            lambda sweep=sweep: measured(sweep, repeats),
+        )
+        times[sweep.quantity] = {"values": sweep.values, "seconds": found}  # type: ignore[dict-item]
+    exponents = {
+        method: {
+            quantity: slope(t["values"], t["seconds"][method])  # type: ignore[arg-type]
+            for quantity, t in times.items()
+        }
+        for method in published.TABLE2
+    }
+    cells = [
+        Cell(quantity, method, f"{word} ({published.EXPONENTS[word]:g})",
+             exponents[method][quantity], None, REASONS[method])
+        for method, words in published.TABLE2.items()
+        for quantity, word in words.items()
+    ]  # fmt: skip
+    for method, found in exponents.items():
+        setup.say(f"{method}: " + ", ".join(f"{q} {e:.2f}" for q, e in found.items()))
+    return Result("table2", TITLE, cells, claims(exponents), numbers={"times": times}, notes=[
+        "Fitted exponents of the time: 0 is constant, 1 linear, 2 quadratic. Small sizes have fixed "
+        "costs, which pull exponents down."])  # fmt: skip
+
+
+def slope(sizes: Any, seconds: Any) -> float:
+    """The exponent e of seconds ~ sizesᵉ, by least squares on logarithms.
+
+    Examples
+    --------
+    >>> round(slope([1, 2, 4], [3.0, 12.0, 48.0]), 6)
+    2.0
+    """
+    x, t = np.log(np.asarray(sizes, float)), np.log(np.asarray(seconds, float))
+    return float(((x - x.mean()) * (t - t.mean())).sum() / ((x - x.mean()) ** 2).sum())
+
+
+def made_up(size: Size, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Unit rows in clusters; a third of the labels is random, so that every row has impostors."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, size.classes, size.rows)
+    X = rng.standard_normal((size.classes, size.dims), dtype=np.float32)[y] * 0.5
+    X += rng.standard_normal((size.rows, size.dims), dtype=np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X, np.where(rng.random(size.rows) < 1 / 3, rng.integers(0, size.classes, size.rows), y)
+
+
+def measured(sweep: Sweep, repeats: int) -> dict[str, list[float]]:
+    """Seconds of each method at each size, the best of a few runs."""
+    seconds: dict[str, list[float]] = {method: [] for method in published.TABLE2}
+    for work in jobs(Size(300, 5, 64)).values():
+        work()  # compiles
+    for size in sweep.sizes:
+        for method, work in jobs(size).items():
+            seconds[method].append(min(_clock(work) for _ in range(repeats)))
+    return seconds
+
+
+def _clock(work: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def jobs(size: Size) -> dict[str, Callable[[], Any]]:
+    """What is timed."""
+    X, y = made_up(size)
+    lists = nearest(X, NEIGHBORS)[0]
+    learner = {"n_neighbors": NEIGHBORS, "max_epochs": EPOCHS, "tol": 0, "random_state": 0}
+
+    def index() -> None:
+        made = faiss.index_factory(size.dims, f"IVF{CELLS},Flat")
+        made.train(X[:: max(1, len(X) // 1_000)])
+        made.add(X)
+
+    def member() -> None:
+        rng = np.random.default_rng(0)
+        (P,), _ = make_projections("random", X, 1, MEMBER_DIMS, rng)
+        SLNE(**learner).fit(X @ P.matrix().T, y, neighbors=lists)
+
+    return {
+        "linear SVM": lambda: LinearSVC(max_iter=20, tol=0, dual=True, random_state=0).fit(X, y),
+        "Retrieval": index,
+        "LMNN": lambda: LMNN(max_iter=ITERATIONS, refresh=ITERATIONS, tol=0).fit(X, y),
+        "SL-NE": lambda: SLNE(**learner).fit(X, y, neighbors=lists),
+        "SL-DE": member,
+    }
+
+
+def claims(exponents: dict[str, dict[str, float]]) -> list[Claim]:
+    """Each word of the table, and what the paper makes of them."""
+    made = []
+    for method, words in published.TABLE2.items():
+        off = {
+            q: exponents[method][q] - published.EXPONENTS[word]
+            for q, word in words.items()
+            if exponents[method][q] - published.EXPONENTS[word] > TOLERANCE
+        }
+        made.append(
+            Claim(
+                f"{method} grows no faster than {', '.join(words.values())} with rows, classes, "
+                "dimensions",
+                not off,
+                ", ".join(f"{q} {e:.2f}" for q, e in exponents[method].items()),
+            )
+        )
+    return made
+
+
+def plots(result: Result) -> dict[str, Any]:
+    """Times on logarithmic axes, a panel a quantity."""
+    plot, panels = axes_of(4.4, 3.8, columns=3)
+    for axes, (quantity, found) in zip(panels, result.numbers["times"].items()):
+        for method, seconds in found["seconds"].items():
+            axes.loglog(found["values"], seconds, "o-", markersize=3, label=method)
+        axes.set(xlabel=quantity, ylabel="seconds")
+        axes.set_xticks(found["values"], [f"{v:,}" for v in found["values"]], minor=False)
+        axes.minorticks_off()
+    panels[0].legend(fontsize=8)
+    return {"table2": plot}
