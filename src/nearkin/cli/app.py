@@ -8,6 +8,7 @@ import typer
 
 import nearkin
 from nearkin.cli import data, models, pipeline
+from nearkin.cli.reproduce import reproduce
 
 app = typer.Typer(
     help="Learn what 'similar' means: similarity learning for nearest neighbours.",
@@ -40,7 +41,7 @@ def options(
 
 for command in (
     data.features, data.neighbors, models.train, models.evaluate, models.classify, models.search,
-    models.info, pipeline.plan, pipeline.run, pipeline.demo,
+    models.info, pipeline.plan, pipeline.run, pipeline.demo, reproduce,
 ):  # fmt: skip
     app.command()(command)
 

@@ -78,7 +78,9 @@ def plots(result: Result) -> dict[str, Any]:
     for classes in CLUSTERS.values():
         centre = np.mean([p for c in classes for p in training[c]], axis=0)
         for radius in (0.75, 1.5):
-            axes.plot(*ellipse(np.array(result.numbers["matrix"]), centre, radius * spread), "k-", lw=1)
+            axes.plot(
+                *ellipse(np.array(result.numbers["matrix"]), centre, radius * spread), "k-", lw=1
+            )
     axes.set(xlabel="first direction of LDA", ylabel="second direction of LDA", aspect="equal")
     axes.legend()
     return {"figure1": plot}

@@ -70,7 +70,9 @@ def curves(setup: Setup, task: rows.Task, settings: published.Settings) -> dict[
 
 def claims(name: str, found: dict[str, Any]) -> list[Claim]:
     """SL-NE above the nearest rows everywhere; SL-DE close to SL-NE."""
-    plain, slne, slde = (np.array(found[m]["precision"]) for m in ("nearest rows", "SL-NE", "SL-DE"))
+    plain, slne, slde = (
+        np.array(found[m]["precision"]) for m in ("nearest rows", "SL-NE", "SL-DE")
+    )
     # The last place holds the same images in whatever order.
     gain, gap = 100 * (slne - plain)[:-1], 100 * np.abs(slne - slde)
     return [

@@ -195,9 +195,7 @@ def _listed(file: Path, rows: list[tuple[Path, str]]) -> ImageFolder:
     return ImageFolder.from_csv(file)
 
 
-def first_classes(
-    found: ImageSet, names: tuple[str, ...], classes: int, images: int
-) -> ImageSet:
+def first_classes(found: ImageSet, names: tuple[str, ...], classes: int, images: int) -> ImageSet:
     """A small set for a quick run: these classes and the first others, some images of each."""
     others = [c for c in found.folder.classes if c not in names]
     wanted = [*(n for n in names if n in found.folder.classes), *others][:classes]

@@ -100,7 +100,9 @@ def matrix(setup: Setup, task: Task, learner: Any) -> Array:
     """M of a learner on the training rows, kept for the items that want the same one."""
     own, _ = task.lists(setup, learner.n_neighbors)
     about = " ".join(repr(learner).split())
-    name = f"{task.key}-{type(learner).__name__}-{blake2b(about.encode(), digest_size=4).hexdigest()}"
+    name = (
+        f"{task.key}-{type(learner).__name__}-{blake2b(about.encode(), digest_size=4).hexdigest()}"
+    )
     return setup.array(name, lambda: learner.fit(task.X, task.y, neighbors=own).matrix_)
 
 
@@ -108,7 +110,9 @@ def learned(setup: Setup, task: Task, learner: Any, vote: Vote = PAPER_VOTE) -> 
     """Accuracy of a learner's similarity; voters are the neighbours it learned with."""
     M, seconds = timed(lambda: matrix(setup, task, learner))
     _, near = task.lists(setup, learner.n_neighbors)
-    return score(tally(task, near, pair_scores(task.Q @ M, task.X, near), vote), task.truth, seconds)
+    return score(
+        tally(task, near, pair_scores(task.Q @ M, task.X, near), vote), task.truth, seconds
+    )
 
 
 def plain(setup: Setup, task: Task, k: int, vote: Vote = PAPER_VOTE) -> Score:

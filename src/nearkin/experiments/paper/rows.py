@@ -96,7 +96,9 @@ def _encoder(setup: Setup) -> LLC:
 
 def stem(images: layouts.ImageSet) -> str:
     """A name for files, which changes when the images do."""
-    listed = "\n".join(f"{label}/{Path(p).name}" for label, p in zip(images.folder.labels, images.folder.paths))
+    listed = "\n".join(
+        f"{label}/{Path(p).name}" for label, p in zip(images.folder.labels, images.folder.paths)
+    )
     name = "".join(c for c in images.name.lower() if c.isalnum())
     return f"{name}-{blake2b(listed.encode(), digest_size=3).hexdigest()}"
 

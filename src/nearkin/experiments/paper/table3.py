@@ -164,5 +164,3 @@ def claims(name: str, top1: dict[str, float]) -> list[Claim]:
         text = f"SL-DE within 2 points of SL-NE ({name}, {kind})"
         made.append(Claim(text, abs(slde - slne) <= 2, f"{slde:.2f} against {slne:.2f}"))
     return made
-
-
