@@ -1,8 +1,9 @@
 """nearkin at settings of its own: everything is chosen on training rows, never on test rows.
 
-For few rows of many dimensions (image features after PCA): half-whitened rows, large neighbourhoods,
-votes that are powers of the similarity, and for SL-NE the rule, or sum of rules, that does best on
-a fifth of the training rows, held out. For other data `nearkin.tune` does the choosing.
+For few rows of many dimensions (image features after PCA): half-whitened rows, large
+neighbourhoods, votes that are powers of the similarity, and for SL-NE the rule, or sum of rules,
+that does best on a fifth of the training rows, held out. For other data `nearkin.tune` does the
+choosing.
 """
 
 from collections.abc import Sequence
@@ -93,8 +94,8 @@ def _chosen(
         held = held_out(task.y, HELD, np.random.default_rng([0, fold]))
         X, y, Q = task.X[~held], task.y[~held], task.X[held]
         near = _voters(X, Q)
-        scores = {r: pair_scores(Q @ _norm_one(learn(r, X, y)), X, near) for r in rules}
-        parts.append(Judged(scores, y[near], task.y[held]))
+        seen = {r: pair_scores(Q @ _norm_one(learn(r, X, y)), X, near) for r in rules}
+        parts.append(Judged(seen, y[near], task.y[held]))
     accuracy, vote, names = max(
         ((*_vote(parts, names), names) for names in sums), key=lambda trial: trial[0]
     )

@@ -1,8 +1,9 @@
 """What the items share: where things are kept, and what an item gives back.
 
-An item is a module with ``TITLE``, ``run(setup) -> Result`` and, if there is something to look at,
-``plots(result)`` or ``page(result)``. It keeps what was expensive (`Setup.kept`, `Setup.array`), so
-that a run that was stopped goes on, and items share features, rows and matrices.
+An item is a module with ``TITLE``, ``run(setup) -> Result`` and, if there is something to look
+at, ``plots(result)`` or ``page(result)``. It keeps what was expensive (`Setup.kept`,
+`Setup.array`), so that a run that was stopped goes on, and items share features, rows and
+matrices.
 """
 
 import json

@@ -5,8 +5,8 @@ Command: ``nearkin reproduce figure1 --data DIR --out OUT``; seconds once the fe
 The paper shows two clusters, birds and boats, in each of which two classes mix, and at the centre
 of each cluster an ellipse of equal similarity, narrow in the direction that tells the two classes
 apart. Here: linear discriminant analysis (with shrinkage, because there are more dimensions than
-rows) on 30 training images a class, SL-NE learned in its plane, and at the centre c of each cluster
-the ellipses (z−c)ᵀM(z−c) = r².
+rows) on 30 training images a class, SL-NE learned in its plane, and at the centre c of each
+cluster the ellipses (z−c)ᵀM(z−c) = r².
 """
 
 from typing import Any

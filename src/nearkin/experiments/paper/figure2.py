@@ -1,14 +1,15 @@
 """Figure 2: hardest against uniform sampling, test accuracy after each epoch on Caltech-101.
 
-Command: ``nearkin reproduce figure2 --data DIR --out OUT``; about three minutes on two cores once the
-features are there.
+Command: ``nearkin reproduce figure2 --data DIR --out OUT``; about three minutes on two cores once
+the features are there.
 
-The paper: both improve a lot over the inner product, hardest sampling converges faster and reaches a
-higher accuracy. Here at the paper's settings (3,000-d PCA, 50 neighbours, margin 0.02, step 0.2, 20
-epochs, votes = similarities), and once more on half-whitened rows with votes = similarity⁴, where
-the neighbours are about as good as those of the paper's Retrieval.
+The paper: both improve a lot over the inner product, hardest sampling converges faster and
+reaches a higher accuracy. Here at the paper's settings (3,000-d PCA, 50 neighbours, margin 0.02,
+step 0.2, 20 epochs, votes = similarities), and once more on half-whitened rows with votes =
+similarity⁴, where the neighbours are about as good as those of the paper's Retrieval.
 """
 
+from functools import partial
 from typing import Any
 
 from nearkin._kernel import pair_scores
@@ -39,13 +40,13 @@ def run(setup: Setup) -> Result:
             curves[panel][rule] = setup.kept(
                 f"figure2-{number}-{rule}",
                 [task.key, epochs],
-                lambda task=task, learner=learner, vote=vote: curve(setup, task, learner, vote),
+                partial(curve, setup, task, learner, vote),
             )
             setup.say(f"{panel}, {rule}: {curves[panel][rule][0]:.2f} before, "
                       f"{curves[panel][rule][-1]:.2f} after")  # fmt: skip
     made = [claim for panel, found in curves.items() for claim in claims(panel, found)]
     return Result("figure2", TITLE, claims=made, numbers={"curves": curves}, notes=[
-        "Mean of the per-class accuracies in % on the test images, after each epoch; epoch 0 is the "
+        "Mean of the per-class accuracies in % on the test images after each epoch; epoch 0 is the "
         "inner product. The paper prints no figures here, only curves."])  # fmt: skip
 
 

@@ -1,12 +1,12 @@
 """Figure 3: the training images most similar to a test image, before and after learning.
 
-Command: ``nearkin reproduce figure3 --data DIR --out OUT``; a minute on two cores once the features
-are there (SL-NE at the paper's settings on half-whitened rows, shared with Figure 5).
+Command: ``nearkin reproduce figure3 --data DIR --out OUT``; a minute on two cores once the
+features are there (SL-NE at the paper's settings on half-whitened rows, shared with Figure 5).
 
 The paper shows four test images; those found by SL-NE are more alike in meaning and more often of
-the same class than those of Retrieval. Here the four test images that gained most and the two that
-lost most, and over all test images how many of the first eight are of the same class. The plain
-strip is not the paper's Retrieval but the nearest rows.
+the same class than those of Retrieval. Here the four test images that gained most and the two
+that lost most, and over all test images how many of the first eight are of the same class. The
+plain strip is not the paper's Retrieval but the nearest rows.
 """
 
 from typing import Any

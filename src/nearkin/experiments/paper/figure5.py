@@ -1,7 +1,7 @@
 """Figure 5: precision against recall of the most similar images.
 
-Command: ``nearkin reproduce figure5 --data DIR --out OUT``; about three minutes on two cores once the
-features are there; Caltech-256 and SUN-397 where their folders are (see `layouts`).
+Command: ``nearkin reproduce figure5 --data DIR --out OUT``; about three minutes on two cores once
+the features are there; Caltech-256 and SUN-397 where their folders are (see `layouts`).
 
 The paper: SL-NE improves on Retrieval at every point of the curve on all three sets, and SL-DE is
 very close to SL-NE on Caltech-256 and SUN. Here the shortlist of the nearest rows (half-whitened;
@@ -9,6 +9,7 @@ the paper's Retrieval is another system) is re-ranked by the learned similaritie
 settings otherwise.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def run(setup: Setup) -> Result:
             continue
         settings = methods.fitting(published.SETTINGS[name], task, setup.quick)
         found = setup.kept(
-            f"figure5-{task.key}", vars(settings), lambda t=task, s=settings: curves(setup, t, s)
+            f"figure5-{task.key}", vars(settings), partial(curves, setup, task, settings)
         )
         result.numbers[name] = found
         result.claims += claims(name, found)
@@ -79,7 +80,7 @@ def claims(name: str, found: dict[str, Any]) -> list[Claim]:
         Claim(
             f"SL-NE above the nearest rows at every point of the curve ({name})",
             bool((gain > 0).all()),
-            f"precision after 1 … {len(gain)} images: {gain.min():+.2f} to {gain.max():+.2f} points",
+            f"after 1 … {len(gain)} images: {gain.min():+.2f} to {gain.max():+.2f} points",
         ),
         Claim(
             f"SL-DE within 2 points of SL-NE at every point of the curve ({name})",

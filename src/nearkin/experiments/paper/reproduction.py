@@ -1,9 +1,9 @@
 """Run items of the paper and write what they found.
 
-Command: ``nearkin reproduce all --data DIR --out OUT``; under an hour on two idle cores, image features
-from scratch included; ``--quick`` (20 classes, at most 50 images of each, 256 words, 300 dimensions,
-3,000 rows of the stand-ins) under five minutes. What is finished is kept below ``OUT/cache``: a second
-call goes on.
+Command: ``nearkin reproduce all --data DIR --out OUT``; under an hour on two idle cores, image
+features from scratch included; ``--quick`` (20 classes, at most 50 images of each, 256 words, 300
+dimensions, 3,000 rows of the stand-ins) under five minutes. What is finished is kept below
+``OUT/cache``: a second call goes on.
 """
 
 import os
@@ -81,6 +81,6 @@ def _about(setup: Setup, results: list[Result]) -> str:
     minutes = sum(result.seconds for result in results) / 60
     kind = quick_note() if setup.quick else f"{setup.splits} split(s) of the image sets"
     return (
-        f"nearkin {nearkin.__version__}, {os.cpu_count()} cores, {minutes:.1f} minutes in this call; "
+        f"nearkin {nearkin.__version__}, {os.cpu_count()} cores, {minutes:.1f} minutes; "
         f"{kind}. Differences are ours minus the paper's."
     )

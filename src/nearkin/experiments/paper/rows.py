@@ -1,8 +1,9 @@
 """From image folders to rows: LLC features, PCA, unit length, neighbours; made once and kept.
 
-As in the paper: 43,008-dimensional LLC features (2,048 words, 21 cells), the first 3,000 (ILSVRC'10:
-1,000) principal directions of the training images, unit length. The codebook is learned without
-labels from all images. Half-whitened rows, which the paper does not have, are made from these.
+As in the paper: 43,008-dimensional LLC features (2,048 words, 21 cells), the first 3,000
+(ILSVRC'10: 1,000) principal directions of the training images, unit length. The codebook is
+learned without labels from all images. Half-whitened rows, which the paper does not have, are
+made from these.
 """
 
 from dataclasses import dataclass, replace

@@ -69,13 +69,13 @@ def _prepared(setup: Setup, key: str, dims: int, data: tuple[Any, ...]) -> Stand
 
 
 def tuned(setup: Setup, data: StandIn) -> tuple[Score, Score]:
-    """SL-NE as `nearkin.tune` sets it, and SL-DE of the same learner in thirds of the dimensions."""
+    """SL-NE as `nearkin.tune` sets it; SL-DE of that learner in thirds of the dimensions."""
     task = data.task
     most = QUICK_TUNING_ROWS if setup.quick else TUNING_ROWS
     model, seconds = timed(lambda: tune(data.X, task.y, max_rows=most, random_state=0))
     single = _score(model, data, seconds)
     if model.similarity is None:
-        return single, single | {"note": "plain neighbours were best"}  # type: ignore[return-value]
+        return single, single | {"note": "plain neighbours were best"}
     D = model.database_.shape[1]
     members = SLDE(
         clone(model.similarity).set_params(random_state=None),

@@ -1,17 +1,18 @@
 """Table 1: four classes of Caltech-101, divided in four ways, by kNN, LMNN and SL-NE.
 
-Command: ``nearkin reproduce table1 --data DIR --out OUT``; about two minutes on two cores once the
-features are there.
+Command: ``nearkin reproduce table1 --data DIR --out OUT``; about two minutes on two cores once
+the features are there.
 
 The paper: SL-NE is far above LMNN where classes are alike (flamingo against ibis 78.14 to 64.93)
 and a little above it where they are not (birds against boats 98.72 to 94.00). It does not say how
 the images were split or how many neighbours were used. Here: 30 random training images of each
 class, ten splits, mean of the per-class accuracies; the rows are the principal directions of the
-training images (at most 119), of unit length; neighbourhoods of 30, the size of a class. The number
-of voters of kNN and LMNN is chosen by leave-one-out on the training images.
+training images (at most 119), of unit length; neighbourhoods of 30, the size of a class. The
+number of voters of kNN and LMNN is chosen by leave-one-out on the training images.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def run(setup: Setup) -> Result:
         found = setup.kept(
             f"table1-{division.replace('/', '-').replace(' ', '-')}",
             [rows.stem(images), splits],
-            lambda names=names: measured(setup, images.folder.labels, features, names, splits),
+            partial(measured, setup, images.folder.labels, features, names, splits),
         )
         setup.say(f"{division}: " + ", ".join(f"{m} {v[0]:.2f}" for m, v in found.items()))
         spread[division] = found

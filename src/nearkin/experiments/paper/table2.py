@@ -4,15 +4,16 @@ Command: ``nearkin reproduce table2 --out OUT``; about four minutes on two idle 
 something only on an idle machine.
 
 The paper gives words (linear, constant, quadratic). Here the methods are timed on made-up rows in
-overlapping clusters, one quantity doubled at a time and the others fixed, and an exponent is fitted
-to the times: 0 is constant, 1 linear, 2 quadratic. Iterative methods take a fixed number of passes.
-As in the paper the search for neighbours is not part of SL-NE and SL-DE; it is what Retrieval does:
-building an index (inverted file; the paper's is another system). SL-DE is the time of one member of
-a fixed dimension, all members being learned at once on as many machines.
+overlapping clusters, one quantity doubled at a time and the others fixed, and an exponent is
+fitted to the times: 0 is constant, 1 linear, 2 quadratic. Iterative methods take a fixed number
+of passes. As in the paper the search for neighbours is not part of SL-NE and SL-DE; it is what
+Retrieval does: building an index (inverted file; the paper's is another system). SL-DE is the
+time of one member of a fixed dimension, all members being learned at once on as many machines.
 """
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import faiss
@@ -71,18 +72,17 @@ def sweeps(quick: bool) -> list[Sweep]:
 def run(setup: Setup) -> Result:
     """Times, exponents, and whether they are the paper's."""
     repeats = 1 if setup.quick else 2
-    times: dict[str, dict[str, dict[str, list[float]]]] = {}
+    times: dict[str, dict[str, Any]] = {}
     for sweep in sweeps(setup.quick):
         found = setup.kept(
             f"table2-{sweep.quantity.replace(' ', '-')}",
             [sweep, repeats, NEIGHBORS, EPOCHS, ITERATIONS],
-            lambda sweep=sweep: measured(sweep, repeats),
+            partial(measured, sweep, repeats),
         )
-        times[sweep.quantity] = {"values": sweep.values, "seconds": found}  # type: ignore[dict-item]
+        times[sweep.quantity] = {"values": sweep.values, "seconds": found}
     exponents = {
         method: {
-            quantity: slope(t["values"], t["seconds"][method])  # type: ignore[arg-type]
-            for quantity, t in times.items()
+            quantity: slope(t["values"], t["seconds"][method]) for quantity, t in times.items()
         }
         for method in published.TABLE2
     }
@@ -95,8 +95,8 @@ def run(setup: Setup) -> Result:
     for method, found in exponents.items():
         setup.say(f"{method}: " + ", ".join(f"{q} {e:.2f}" for q, e in found.items()))
     return Result("table2", TITLE, cells, claims(exponents), numbers={"times": times}, notes=[
-        "Fitted exponents of the time: 0 is constant, 1 linear, 2 quadratic. Small sizes have fixed "
-        "costs, which pull exponents down."])  # fmt: skip
+        "Fitted exponents of the time: 0 is constant, 1 linear, 2 quadratic. Small sizes have "
+        "fixed costs, which pull exponents down."])  # fmt: skip
 
 
 def slope(sizes: Any, seconds: Any) -> float:
@@ -142,7 +142,8 @@ def jobs(size: Size) -> dict[str, Callable[[], Any]]:
     """What is timed."""
     X, y = made_up(size)
     lists = nearest(X, NEIGHBORS)[0]
-    learner = {"n_neighbors": NEIGHBORS, "max_epochs": EPOCHS, "tol": 0, "random_state": 0}
+    learner: dict[str, Any] = {"n_neighbors": NEIGHBORS, "max_epochs": EPOCHS}
+    learner |= {"tol": 0, "random_state": 0}
 
     def index() -> None:
         made = faiss.index_factory(size.dims, f"IVF{CELLS},Flat")

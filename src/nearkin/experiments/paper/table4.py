@@ -1,14 +1,15 @@
 """Table 4: top-1 errors on ILSVRC'10.
 
 Command: ``nearkin reproduce table4 --data DIR --out OUT``; about six minutes on two cores for the
-stand-in. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a day on two
-cores; they are made a block at a time and resume.
+stand-in. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a day on
+two cores; they are made a block at a time and resume.
 
-The paper: SL-NE 66.37 % is far below Retrieval (another system, not plain neighbours), the SVM and
-LMNN, and about as good as Mensink et al. with better features; SL-DE, ten blocks of 100 principal
-directions, 68.00, less than two points behind, where a single block alone has 80.44 on average. First
-1,000 PCA dimensions, neighbourhoods of 500; a line left out of its source says that three epochs are
-enough. LMNN's and Mensink's figures are quoted from Mensink et al., on Fisher vectors.
+The paper: SL-NE 66.37 % is far below Retrieval (another system, not plain neighbours), the SVM
+and LMNN, and about as good as Mensink et al. with better features; SL-DE, ten blocks of 100
+principal directions, 68.00, less than two points behind, where a single block alone has 80.44 on
+average. First 1,000 PCA dimensions, neighbourhoods of 500; a line left out of its source says
+that three epochs are enough. LMNN's and Mensink's figures are quoted from Mensink et al., on
+Fisher vectors.
 
 covtype (581,012 rows, 54 columns, seven classes) stands in: 200,000 random rows to learn from and
 50,000 to test on, ten blocks of five principal directions.
@@ -93,7 +94,7 @@ def blocks(setup: Setup, task: rows.Task, settings: published.Settings) -> dict[
         total += scores
     together = methods.score(methods.tally(task, near, total), task.truth, seconds)
     mean: dict[str, Any] = {
-        k: float(np.mean([s[k] for s in alone]))  # type: ignore[literal-required]
+        k: float(np.mean([s[k] for s in alone]))
         for k in ("top1", "top3", "plain_top1", "plain_top3")
     }
     return {"PCA subspace": mean | {"seconds": seconds / len(alone), "note": ""}, "SL-DE": together}
