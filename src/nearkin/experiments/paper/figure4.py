@@ -124,6 +124,8 @@ def plots(result: Result) -> dict[str, Any]:
             values = [c[n - 1] for c in found["curves"].values()]
             right.plot(dims, values, style, label=f"{n} member{'s' * (n > 1)}")
         right.set(xlabel="projected dimension d", xscale="log")
+        right.set_xticks(dims, [f"{d:,}" for d in dims])
+        right.minorticks_off()
         for axes in (left, right):
             axes.axhline(found["single"], color="black", lw=1, ls=":", label="single SL-NE")
             axes.legend(fontsize=8)

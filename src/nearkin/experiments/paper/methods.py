@@ -98,21 +98,31 @@ def slde(settings: Settings, jobs: int, **changes: Any) -> SLDE:
 
 def matrix(setup: Setup, task: Task, learner: Any) -> Array:
     """M of a learner on the training rows, kept for the items that want the same one."""
+    return _learned(setup, task, learner)[0]
+
+
+def _learned(setup: Setup, task: Task, learner: Any) -> tuple[Array, float]:
+    """M, and the seconds it once took."""
     own, _ = task.lists(setup, learner.n_neighbors)
     about = " ".join(repr(learner).split())
-    name = (
-        f"{task.key}-{type(learner).__name__}-{blake2b(about.encode(), digest_size=4).hexdigest()}"
-    )
-    return setup.array(name, lambda: learner.fit(task.X, task.y, neighbors=own).matrix_)
+    digest = blake2b(about.encode(), digest_size=4).hexdigest()
+    name = f"{task.key}-{type(learner).__name__}-{digest}"
+
+    def learn() -> Array:
+        _, seconds = timed(lambda: learner.fit(task.X, task.y, neighbors=own))
+        setup.array(f"{name}-seconds", lambda: np.array(seconds))
+        return learner.matrix_
+
+    M = setup.array(name, learn)
+    return M, float(setup.array(f"{name}-seconds", lambda: np.array(np.nan)))
 
 
 def learned(setup: Setup, task: Task, learner: Any, vote: Vote = PAPER_VOTE) -> Score:
     """Accuracy of a learner's similarity; voters are the neighbours it learned with."""
-    M, seconds = timed(lambda: matrix(setup, task, learner))
+    M, seconds = _learned(setup, task, learner)
     _, near = task.lists(setup, learner.n_neighbors)
-    return score(
-        tally(task, near, pair_scores(task.Q @ M, task.X, near), vote), task.truth, seconds
-    )
+    scores = pair_scores(task.Q @ M, task.X, near)
+    return score(tally(task, near, scores, vote), task.truth, seconds)
 
 
 def plain(setup: Setup, task: Task, k: int, vote: Vote = PAPER_VOTE) -> Score:

@@ -55,6 +55,14 @@ class Task:
         X, Q = _unit(self.X * scale), _unit(self.Q * scale)
         return replace(self, key=f"{self.key}-w{exponent:g}", X=X, Q=Q)
 
+    def shortened(self, dims: int) -> "Task":
+        """The first columns only, at unit length again."""
+        if dims >= self.X.shape[1]:
+            return self
+        X, Q = _unit(self.X[:, :dims]), _unit(self.Q[:, :dims])
+        key = f"{self.key}-d{dims}"
+        return replace(self, key=key, X=X, Q=Q, variances=self.variances[:dims])
+
     def lists(self, setup: Setup, k: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The nearest training rows of the training rows and of the test rows."""
         k = min(k, len(self.X) - 1)
