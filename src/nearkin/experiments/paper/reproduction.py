@@ -2,7 +2,7 @@
 
 Command: ``nearkin reproduce all --data DIR --out OUT``; under an hour on two idle cores, image
 features from scratch included; ``--quick`` (20 classes, at most 50 images of each, 256 words, 300
-dimensions, 3,000 rows of the stand-ins) under five minutes. What is finished is kept below
+dimensions, 2,000 rows of the stand-ins) under five minutes. What is finished is kept below
 ``OUT/cache``: a second call goes on.
 """
 

@@ -32,8 +32,8 @@ OTHER_SYSTEM = (
 REASONS = {
     "linear SVM": "own features; C chosen on training rows",
     "Retrieval": OTHER_SYSTEM,
-    "LMNN": f"own LMNN: the first {peers.LMNN_DIMS} dimensions, {peers.LMNN_ITERATIONS} iterations, "
-    f"the nearest {peers.LMNN_IMPOSTORS} impostors a row; vote chosen on training rows",
+    "LMNN": f"own LMNN: the first {peers.LMNN_DIMS} dimensions, {peers.LMNN_ITERATIONS} iterations "
+    f"and nearest {peers.LMNN_IMPOSTORS} impostors a row; vote chosen on training rows",
     "SL-NE": "the paper's neighbourhoods come from its Retrieval; here they are Euclidean, which "
     "without whitening are poor",
     "SL-DE": "as for SL-NE",

@@ -131,7 +131,7 @@ def claims(name: str, errors: dict[str, float]) -> list[Claim]:
             made.append(Claim(text, slne < value, f"{slne:.2f} against {value:.2f}"))
         text = f"SL-DE within 2 points of SL-NE ({name}, {kind})"
         made.append(Claim(text, slde - slne <= 2, f"{slde:.2f} against {slne:.2f}"))
-    text = f"SL-DE has a much smaller error than its members alone ({name}, paper's settings)"
+    text = f"SL-DE has a smaller error than its members alone ({name}, paper's settings)"
     alone = errors["PCA subspace"]
     made.append(Claim(text, errors["SL-DE"] < alone, f"{errors['SL-DE']:.2f} against {alone:.2f}"))
     return made
