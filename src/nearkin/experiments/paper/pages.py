@@ -1,6 +1,7 @@
 """What items found, for people: lines on the screen, a page, and a text for the documentation."""
 
-from collections.abc import Iterable
+import html
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +9,39 @@ from nearkin import report
 from nearkin._files import replacing
 from nearkin.experiments.paper.common import Cell, Result, shown
 
-HEADER = ("what", "method", "paper", "ours, paper's settings", "ours, own settings", "difference",
-          "why")  # fmt: skip
+HEADER = ("what", "method", "paper", "ours, paper's settings", "ours, own settings", "difference")
+CLAIMS = ("the paper's claim", "here", "evidence")
+REASONS = ("method", "why it may differ")
 
 
 def cells_of(cell: Cell) -> tuple[str, ...]:
     """A row of the table."""
     gap = cell.difference
     return (cell.what, cell.method, shown(cell.paper), shown(cell.ours), shown(cell.best),
-            "–" if gap is None else f"{gap:+.2f}", cell.reason)  # fmt: skip
+            "–" if gap is None else f"{gap:+.2f}")  # fmt: skip
+
+
+def reasons_of(result: Result) -> list[tuple[str, str]]:
+    """Why the figures of a method may differ, once for each."""
+    return list(dict.fromkeys((c.method, c.reason) for c in result.cells if c.reason))
+
+
+def claims_of(result: Result) -> list[tuple[str, str, str]]:
+    """Rows of the table of claims."""
+    return [(c.text, c.verdict, c.evidence) for c in result.claims]
+
+
+def tally_of(results: Iterable[Result]) -> str:
+    """How many of the claims hold."""
+    verdicts = [claim.holds for result in results for claim in result.claims]
+    return f"Of {len(verdicts)} claims checked, {sum(v is True for v in verdicts)} hold here."
 
 
 def lines(result: Result) -> Iterable[str]:
     """For the screen."""
     yield f"\n{result.title} ({result.seconds:.0f} s)"
     if result.cells:
-        table = [HEADER[:-1], *(cells_of(cell)[:-1] for cell in result.cells)]
+        table = [HEADER, *map(cells_of, result.cells)]
         widths = [max(map(len, column)) for column in zip(*table)]
         for row in table:
             first = [cell.ljust(w) for cell, w in zip(row[:2], widths)]
@@ -36,32 +54,32 @@ def lines(result: Result) -> Iterable[str]:
 
 def write_html(path: Path, results: list[tuple[Any, Result]], about: str) -> None:
     """One page that needs no other file; `results` pairs modules with what they found."""
-    parts = []
+    parts = ["<style>.words th, .words td { text-align: left; vertical-align: top; }</style>"]
     for module, result in results:
         parts.append(f"<h2>{result.title}</h2>")
-        parts += [f"<p class=note>{_escaped(note)}</p>" for note in result.notes]
+        parts += [f"<p class=note>{html.escape(note)}</p>" for note in result.notes]
         if result.cells:
             parts.append(report.table(HEADER, map(cells_of, result.cells)))
+            parts.append(_words(REASONS, reasons_of(result)))
         figures = module.plots(result) if hasattr(module, "plots") else {}
         parts += [report.figure(plot, name) for name, plot in figures.items()]
         if hasattr(module, "page"):
             parts.append(module.page(result))
         if result.claims:
-            rows = [(c.text, c.verdict, c.evidence) for c in result.claims]
-            parts.append(report.table(("the paper's claim", "here", "evidence"), rows))
-        parts += [f"<p class=note>{_escaped(text)}</p>" for text in result.not_run]
+            parts.append(_words(CLAIMS, claims_of(result)))
+        parts += [f"<p class=note>{html.escape(text)}</p>" for text in result.not_run]
+    about = f"{about} {tally_of(result for _, result in results)}"
     report.write_page(path, "The paper, table by table", about, parts)
 
 
-def _escaped(text: str) -> str:
-    import html
-
-    return html.escape(text)
+def _words(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of sentences."""
+    return f"<div class=words>{report.table(header, rows)}</div>"
 
 
 def write_markdown(path: Path, results: list[Result], about: str) -> None:
     """The same figures as a text; plots are not part of it."""
-    text = ["# The paper, table by table", "", about, "",
+    text = ["# The paper, table by table", "", f"{about} {tally_of(results)}", "",
             "Written by `nearkin reproduce all`; do not edit. The paper is Wang et al., *Scalable "
             "Similarity Learning using Large Margin Neighborhood Embedding*. Each module of "
             "`nearkin.experiments.paper` says what it runs."]  # fmt: skip
@@ -69,9 +87,9 @@ def write_markdown(path: Path, results: list[Result], about: str) -> None:
         text += ["", f"## {result.title}", "", *(f"{note}\n" for note in result.notes)]
         if result.cells:
             text += _markdown(HEADER, map(cells_of, result.cells))
+            text += ["", *_markdown(REASONS, reasons_of(result))]
         if result.claims:
-            claims = ((c.text, c.verdict, c.evidence) for c in result.claims)
-            text += ["", *_markdown(("the paper's claim", "here", "evidence"), claims)]
+            text += ["", *_markdown(CLAIMS, claims_of(result))]
         text += ["", *(f"{line}\n" for line in result.not_run)]
     joined = "\n".join(text).rstrip() + "\n"
     while "\n\n\n" in joined:
