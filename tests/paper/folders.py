@@ -11,9 +11,9 @@ def picture(path, kind, seed, side=48):
     """Stripes whose direction and width say the kind, and noise."""
     rng = np.random.default_rng([kind, seed])
     x, y = np.meshgrid(np.arange(side), np.arange(side))
-    angle, period = 0.5 * kind, 6 + 2 * (kind % 3)
+    angle, period = 0.5 * kind + rng.normal(0, 0.4), 6 + 2 * (kind % 3)
     wave = np.sin((x * np.cos(angle) + y * np.sin(angle)) * 2 * np.pi / period + rng.uniform(0, 6))
-    grey = 128 + 60 * wave + rng.normal(0, 25, (side, side))
+    grey = 128 + 40 * wave + rng.normal(0, 60, (side, side))
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8)).save(path, "PNG")
 
@@ -57,10 +57,10 @@ def ilsvrc(data, images=8, tests=3, part="test"):
     savemat(root / "data" / "meta.mat", {"synsets": synsets})
 
 
-def mnist(data, rows=400, tests=80):
+def mnist(data, rows=150, tests=50):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 4, rows + tests)
-    X = np.clip(rng.normal(0, 60, (4, 784))[y] + rng.normal(90, 60, (len(y), 784)), 0, 255)
+    X = np.clip(rng.normal(0, 20, (4, 784))[y] + rng.normal(90, 90, (len(y), 784)), 0, 255)
     X = X.reshape(-1, 28, 28).astype(np.uint8)
     np.savez(data / "mnist.npz", x_train=X[:rows], y_train=y[:rows], x_test=X[rows:],
              y_test=y[rows:])  # fmt: skip

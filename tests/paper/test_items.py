@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 
 import nearkin.experiments.paper as paper
-from nearkin.experiments.paper import figure2, figure4, figure5, pages, published, table2, table3
+from nearkin.experiments.paper import (
+    ITEMS,
+    figure2,
+    figure4,
+    figure5,
+    pages,
+    published,
+    table2,
+    table3,
+)
 from nearkin.experiments.paper.common import Cell, Claim, Result
-from nearkin.experiments.paper.reproduction import ITEMS
 from paper import folders
 
 NEARKIN = Path(sys.executable).parent / "nearkin"
@@ -21,7 +29,7 @@ MODULES = [p for p in Path(paper.__file__).parent.glob("*.py") if p.stem != "pub
 
 
 def reproduce(*arguments):
-    threads = {"OMP_NUM_THREADS": "1"}
+    threads = {"OMP_NUM_THREADS": "1", "LOKY_MAX_CPU_COUNT": "1"}
     return subprocess.run(
         [NEARKIN, "reproduce", *map(str, arguments)],
         capture_output=True, text=True, env=os.environ | threads,

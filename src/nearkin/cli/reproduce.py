@@ -24,14 +24,17 @@ def reproduce(
 
     Example: nearkin reproduce all --data DIR --out runs/paper
     """
-    from nearkin._validation import check_number
-    from nearkin.experiments.paper.common import Setup
-    from nearkin.experiments.paper.reproduction import reproduce as run
+    from nearkin._validation import check_choice, check_number
+    from nearkin.experiments.paper import ITEMS
 
+    check_choice("item", item, ("all", *ITEMS))
     for name, value in (("splits", splits), ("jobs", jobs)):
         check_number(name, value, 1)
     if not data.is_dir():
         raise FileNotFoundError(f"--data {data} is not a folder; give the one that holds the data")
+    from nearkin.experiments.paper.common import Setup
+    from nearkin.experiments.paper.reproduction import reproduce as run
+
     setup = Setup(data, out, quick, splits, again, jobs, typer.echo)
     with plain_warnings():
         run(item, setup, results)

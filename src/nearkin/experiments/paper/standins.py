@@ -63,7 +63,7 @@ def _prepared(setup: Setup, key: str, dims: int, data: tuple[Any, ...]) -> Stand
     if setup.quick:
         some = np.random.default_rng(0).permutation(len(X))[:QUICK_ROWS]
         X, y, Q, truth = X[some], y[some], Q[:QUICK_TESTS], truth[:QUICK_TESTS]
-    prepare = Preprocess(min(dims, X.shape[1]), whitening=0, random_state=0).fit(X)
+    prepare = Preprocess(min(dims, *X.shape), whitening=0, random_state=0).fit(X)
     task = Task(key, prepare.transform(X), y, prepare.transform(Q), truth, prepare.variances_)
     return StandIn(task, X, Q)
 

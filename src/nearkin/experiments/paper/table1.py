@@ -28,7 +28,7 @@ from nearkin.preprocess import Preprocess
 from nearkin.votes import Vote
 
 TITLE = "Table 1: four classes, divided in four ways"
-SPLITS, QUICK_SPLITS = 10, 2
+SPLITS, QUICK_SPLITS = 10, 1
 NEIGHBORS = 30
 VOTERS = (1, 3, 5, 7, 9, 15)
 REASONS = {

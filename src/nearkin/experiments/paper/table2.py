@@ -60,10 +60,10 @@ class Sweep(NamedTuple):
 
 def sweeps(quick: bool) -> list[Sweep]:
     """One quantity at a time; few rows where the dimensions are many, so that the D² shows."""
-    n, d, few = (800, 64, 400) if quick else (2_000, 256, 1_000)
+    n, d, few = (400, 64, 200) if quick else (2_000, 256, 1_000)
     rows = [n // 4, n // 2, n, 2 * n]
     classes = [5, 10, 20, 40]
-    dims = [64, 128, 256, 512] if quick else [256, 512, 1_024, 2_048]
+    dims = [32, 64, 128, 256] if quick else [256, 512, 1_024, 2_048]
     return [
         Sweep("sample number", rows, [Size(r, 10, d) for r in rows]),
         Sweep("class number", classes, [Size(n, c, d) for c in classes]),
