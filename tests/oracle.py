@@ -110,3 +110,13 @@ def objective(M, X, labels, lists, margin):
             for m in impostors:
                 total += max(0.0, margin - X[i] @ M @ X[j] + X[i] @ M @ X[m])
     return total
+
+
+def numeric_gradient(function, W, nudge=1e-5):
+    """Central differences of a function of a matrix."""
+    gradient = np.zeros_like(W, dtype=float)
+    for cell in np.ndindex(W.shape):
+        step = np.zeros_like(gradient)
+        step[cell] = nudge
+        gradient[cell] = (function(W + step) - function(W - step)) / (2 * nudge)
+    return gradient

@@ -5,6 +5,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from nearkin import SoftVotingKNN
 from nearkin.baselines import LMNN
+from nearkin.baselines._rows import HeldOut, generator, metric_quality
 from nearkin.baselines.lmnn import find_impostors, target_pairs, value_and_gradient
 from samples import blobs
 
@@ -73,3 +74,20 @@ def test_memory_is_bounded():
 def test_bad_parameters(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         LMNN(**settings).fit(*blobs(n=30))
+
+
+def test_row_limit_is_kept_and_said():
+    X, y = blobs(n=300)
+    with pytest.warns(UserWarning, match="max_rows=100: LMNN learns from so many"):
+        model = LMNN(max_rows=100, max_iter=3, random_state=0).fit(X, y)
+    assert model.n_rows_ == 100
+
+
+def test_early_stopping_keeps_the_best_on_held_out_rows():
+    X, y = blobs(n=400, dims=10, spread=1.5)
+    model = LMNN(max_iter=400, tol=0, early_stopping=True, random_state=0).fit(X, y)
+    assert model.n_iter_ < 400
+    held = HeldOut(X, y, generator(0))
+    assert len(held.learn) == 400 - len(held.queries)
+    kept, start = metric_quality(held, model.components_), metric_quality(held, np.eye(10))
+    assert kept > start

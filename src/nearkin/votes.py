@@ -97,18 +97,19 @@ def choose(
     vote, accuracy
     """
     votes = candidates(scores) if among is None else list(among)
-    results = [(_quality(vote, scores, labels, truth, n_classes), vote) for vote in votes]
+    results = [(quality(vote, scores, labels, truth, n_classes), vote) for vote in votes]
     (accuracy, _), best = max(results, key=lambda result: result[0])
     return best, accuracy
 
 
-def _quality(
+def quality(
     vote: Vote,
     scores: Array,
     labels: NDArray[np.integer],
     truth: NDArray[np.integer],
     n_classes: int,
 ) -> tuple[float, float]:
+    """Accuracy of a vote, and the mean log likelihood of the truth under its shares."""
     right, likelihood = 0, 0.0
     block = max(1, (1 << 24) // n_classes)
     for lo in range(0, len(scores), block):

@@ -5,14 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "LMNN": "nearkin.baselines.lmnn",
+    "NCA": "nearkin.baselines.nca",
+    "NCM": "nearkin.baselines.ncm",
+    "OASIS": "nearkin.baselines.oasis",
+    "KNNMetric": "nearkin.baselines.knn_metric",
     "LinearSVM": "nearkin.baselines.linear_svm",
 }
 
-__all__ = ["LMNN", "LinearSVM"]
+__all__ = ["LMNN", "NCA", "NCM", "OASIS", "KNNMetric", "LinearSVM"]
 
 if TYPE_CHECKING:
+    from nearkin.baselines.knn_metric import KNNMetric
     from nearkin.baselines.linear_svm import LinearSVM
     from nearkin.baselines.lmnn import LMNN
+    from nearkin.baselines.nca import NCA
+    from nearkin.baselines.ncm import NCM
+    from nearkin.baselines.oasis import OASIS
 
 
 def __getattr__(name: str) -> Any:

@@ -9,20 +9,25 @@ searched for impostors (rows inside the margin); in between only those found are
 """
 
 import warnings
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import TransformerTags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin._kernel import pair_squared_distances
 from nearkin._validation import check_number
-from nearkin.baselines._rows import limited_rows
+from nearkin.baselines._metric import LearnedMetric
+from nearkin.baselines._rows import (
+    Best,
+    HeldOut,
+    generator,
+    labelled_rows,
+    limited_rows,
+    metric_quality,
+)
 from nearkin.neighbors import nearest
 
 Array = NDArray[np.float32]
@@ -30,9 +35,10 @@ Pairs = NDArray[np.int64]
 
 _SEARCH_CELLS = 1 << 24
 _SHRINK, _GROW = 0.5, 1.05
+_PATIENCE = 3
 
 
-class LMNN(BaseEstimator):
+class LMNN(LearnedMetric, BaseEstimator):
     """Learn a Mahalanobis metric that keeps other classes away from each row's own neighbours.
 
     Parameters
@@ -51,6 +57,9 @@ class LMNN(BaseEstimator):
     max_rows : int, optional
         Of more rows than this, so many are drawn to learn from, each class by its share, and a
         warning is given: every search for impostors takes time quadratic in the rows.
+    early_stopping : bool
+        Hold out a tenth of the rows (at most 2,000), classify them by their neighbours before each
+        search for impostors, keep the L that does best and stop after three without a better one.
     random_state : int, RandomState instance or None
         Draws those rows.
     verbose : int
@@ -83,6 +92,7 @@ class LMNN(BaseEstimator):
         refresh: int = 10,
         max_impostors: int = 20_000_000,
         max_rows: int | None = 20_000,
+        early_stopping: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -93,32 +103,37 @@ class LMNN(BaseEstimator):
         self.refresh = refresh
         self.max_impostors = max_impostors
         self.max_rows = max_rows
+        self.early_stopping = early_stopping
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn L by gradient descent from the identity."""
+        """Learn L by gradient descent from the identity, scaled to mean target distance one."""
         for name in ("n_neighbors", "max_iter", "refresh", "max_impostors"):
             check_number(name, getattr(self, name), 1)
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight={self.weight!r} must lie between 0 and 1")
-        rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) == 1:
-            raise ValueError("y holds one class; at least two classes are needed to tell apart")
-        rows, labels = limited_rows(self, rows, labels)
-        targets = target_pairs(rows, labels, self.n_neighbors)
-        self._descend(rows, labels, targets)
+        rows, labels = limited_rows(self, *labelled_rows(self, X, y)[:2])
+        held = HeldOut(rows, labels, generator(self.random_state)) if self.early_stopping else None
+        if held is not None and len(held.queries):
+            rows, labels = rows[held.learn], labels[held.learn]
+        self._descend(rows, labels, target_pairs(rows, labels, self.n_neighbors), held)
         return self
 
-    def _descend(self, rows: Array, labels: NDArray[np.int64], targets: Pairs) -> None:
-        L = np.eye(rows.shape[1], dtype=np.float32)
+    def _descend(
+        self, rows: Array, labels: NDArray[np.int64], targets: Pairs, held: HeldOut | None
+    ) -> None:
+        # With targets farther or nearer than the margin of one, nobody or everybody is an impostor.
+        reach = float(_squared(rows, targets).mean()) if len(targets) else 1.0
+        L = np.eye(rows.shape[1], dtype=np.float32) / np.float32(np.sqrt(reach) or 1.0)
         self.objective_: list[float] = []
         step, value, gradient = 0.0, np.inf, L
         impostors = np.empty((0, 2), np.int64)
+        best = Best(_PATIENCE)
         for iteration in range(self.max_iter):
             if iteration % self.refresh == 0:
+                if held is not None and best.offer(metric_quality(held, L), L):
+                    break
                 impostors = find_impostors(rows @ L.T, labels, targets, self.max_impostors)
                 value, gradient = self._value(rows, L, targets, impostors)
                 step = step or 0.1 / max(float(np.abs(gradient).max()), 1e-30)
@@ -135,7 +150,10 @@ class LMNN(BaseEstimator):
                 )
             if self._settled(iteration):
                 break
-        self.components_, self.matrix_ = L, L.T @ L
+        if held is not None:
+            best.offer(metric_quality(held, L), L)
+            L = best.state
+        self._keep(L)
         self.n_iter_ = len(self.objective_)
 
     def _settled(self, iteration: int) -> bool:
@@ -149,32 +167,6 @@ class LMNN(BaseEstimator):
         self, rows: Array, L: Array, targets: Pairs, impostors: Pairs
     ) -> tuple[float, Array]:
         return value_and_gradient(rows, L, targets, impostors, self.weight)
-
-    def transform(self, X: ArrayLike) -> Array:
-        """Return ``XLᵀ``, where Euclidean distance is the learned one."""
-        check_is_fitted(self, "components_")
-        rows = validate_data(self, X, dtype=np.float32, order="C", reset=False)
-        return rows @ self.components_.T
-
-    def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Fit, then transform the same rows."""
-        return self.fit(X, y).transform(X)
-
-    def similarity(self, X: ArrayLike, Z: ArrayLike) -> Array:
-        """Minus the learned squared distance of all pairs."""
-        A, B = self.transform(X), self.transform(Z)
-        squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)
-        return 2 * (A @ B.T) - squares
-
-    def neighbor_scores(self, X: ArrayLike, Z: Array, indices: NDArray[np.int32]) -> Array:
-        """Minus the learned squared distance of each row of `X` to the rows listed for it."""
-        return -pair_squared_distances(self.transform(X), self.transform(Z), indices)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.transformer_tags = TransformerTags(preserves_dtype=["float32"])
-        return tags
 
 
 def target_pairs(rows: Array, labels: NDArray[np.int64], k: int) -> Pairs:
@@ -238,10 +230,10 @@ def value_and_gradient(
         value += weight * float(hinge[active].sum(dtype=np.float64))
         pull += weight * np.bincount(target[active], minlength=len(targets))
         push += weight * np.bincount(has[active], minlength=len(impostors))
-    # Σ w (x_i − x_j)(x_i − x_j)ᵀ is XᵀΛX with the Laplacian Λ of the weights.
+    # Σ w (x_i − x_j)(x_i − x_j)ᵀ is XᵀΛX with the symmetric Laplacian Λ of the weights.
     pairs = np.concatenate([targets, impostors])
     laplacian = _laplacian(pairs, np.concatenate([pull, -push]), n)
-    return value, (2 * Z.T @ (laplacian @ rows)).astype(np.float32)
+    return value, (2 * (laplacian @ Z).T @ rows).astype(np.float32)
 
 
 def _squared(Z: Array, pairs: Pairs) -> Array:
