@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from nearkin._kernel import pair_scores
 from nearkin.experiments.paper import methods, published, rows
 from nearkin.experiments.paper.common import Claim, Result, Setup, axes_of
 from nearkin.slde import SLDE
@@ -70,16 +69,15 @@ def alone(setup: Setup, task: rows.Task, learner: SLNE) -> float:
 
 
 def curve(setup: Setup, task: rows.Task, learner: SLNE, d: int, members: int) -> list[float]:
-    """Accuracy of the first 1, 2, … members together: scores add up, so one fit gives all."""
+    """Accuracy of the first 1, 2, … members together."""
     own, near = task.lists(setup, learner.n_neighbors)
     member = SLNE(**(learner.get_params() | {"random_state": None}))
     model = SLDE(member, projection="random", n_members=members, n_components=d,
                  n_jobs=setup.jobs, random_state=0)  # fmt: skip
     model.fit(task.X, task.y, neighbors=own)
     total, accuracies = np.zeros(near.shape, np.float32), []
-    for P, M in zip(model.projections_, model.members_):
-        down = P.matrix().T
-        total += pair_scores((task.Q @ down) @ M, task.X @ down, near)
+    for scores in methods.member_scores(model, task.X, task.Q, near):
+        total += scores
         votes = methods.tally(task, near, total, VOTE)
         accuracies.append(methods.score(votes, task.truth)["top1"])
     return accuracies

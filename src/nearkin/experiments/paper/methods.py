@@ -3,6 +3,7 @@
 Votes are the paper's (Eq. 9): the similarities of the neighbours, summed by class.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypedDict
@@ -123,6 +124,16 @@ def learned(setup: Setup, task: Task, learner: Any, vote: Vote = PAPER_VOTE) -> 
     _, near = task.lists(setup, learner.n_neighbors)
     scores = pair_scores(task.Q @ M, task.X, near)
     return score(tally(task, near, scores, vote), task.truth, seconds)
+
+
+def member_scores(model: SLDE, X: Array, Q: Array, near: Any) -> Iterator[Array]:
+    """What each member of a fitted ensemble gives the neighbours `near` of the queries.
+
+    The scores of an ensemble are the sum, so one fit shows ensembles of every smaller size.
+    """
+    for P, M in zip(model.projections_, model.members_):
+        down = P.matrix().T
+        yield pair_scores((Q @ down) @ M, np.ascontiguousarray(X @ down), near)
 
 
 def plain(setup: Setup, task: Task, k: int, vote: Vote = PAPER_VOTE) -> Score:

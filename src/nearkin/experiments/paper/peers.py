@@ -18,6 +18,11 @@ def svm(task: Task) -> Score:
     return measured(task, METHODS["Linear SVM"])
 
 
+def ncm(task: Task) -> Score:
+    """Nearest class means under a learned metric, after Mensink et al."""
+    return measured(task, METHODS["NCM"])
+
+
 def lmnn(task: Task) -> Score:
     """LMNN, and a vote chosen on held-out training rows.
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from nearkin._kernel import pair_scores
 from nearkin.experiments.paper import methods, peers, published, rows, standins
 from nearkin.experiments.paper.common import Cell, Claim, Missing, Result, Setup, timed
 
@@ -29,7 +28,7 @@ REASONS = {
     "linear SVM": "own features",
     "Retrieval": "the paper's is another system (Shen et al. 2012); here the nearest rows",
     "LMNN": f"quoted by the paper, on Fisher vectors; here from {peers.LMNN_ROWS:,} rows",
-    "Mensink et al.": "quoted by the paper, on Fisher vectors",
+    "Mensink et al.": "quoted by the paper, on Fisher vectors; here nearkin.baselines.NCM",
     "PCA subspace": "mean of SL-NE on each block alone",
     "SL-NE": "neighbours are Euclidean, the paper's come from its Retrieval",
     "SL-DE": "as for SL-NE",
@@ -68,6 +67,7 @@ def measured(setup: Setup, task: rows.Task, settings: published.Settings) -> dic
         "linear SVM": lambda: peers.svm(task),
         "Retrieval": lambda: methods.plain(setup, task, settings.neighbors),
         "LMNN": lambda: peers.lmnn(task),
+        "Mensink et al.": lambda: peers.ncm(task),
         "SL-NE": lambda: methods.learned(setup, task, methods.slne(settings)),
         "blocks": lambda: blocks(setup, task, settings),
     }
@@ -87,9 +87,7 @@ def blocks(setup: Setup, task: rows.Task, settings: published.Settings) -> dict[
     model = methods.slde(settings, setup.jobs)
     _, seconds = timed(lambda: model.fit(task.X, task.y, neighbors=own))
     total, alone = np.zeros(near.shape, np.float32), []
-    for P, M in zip(model.projections_, model.members_):
-        down = P.matrix().T
-        scores = pair_scores((task.Q @ down) @ M, np.ascontiguousarray(task.X @ down), near)
+    for scores in methods.member_scores(model, task.X, task.Q, near):
         alone.append(methods.score(methods.tally(task, near, scores), task.truth))
         total += scores
     together = methods.score(methods.tally(task, near, total), task.truth, seconds)
@@ -125,7 +123,7 @@ def claims(name: str, errors: dict[str, float]) -> list[Claim]:
         if "SL-NE" + suffix not in errors:
             continue
         slne, slde = errors["SL-NE" + suffix], errors["SL-DE" + suffix]
-        for other in ("Retrieval", "linear SVM", "LMNN"):
+        for other in ("Retrieval", "linear SVM", "LMNN", "Mensink et al."):
             text = f"SL-NE has a smaller error than {other} ({name}, {kind})"
             value = errors[other]
             made.append(Claim(text, slne < value, f"{slne:.2f} against {value:.2f}"))
