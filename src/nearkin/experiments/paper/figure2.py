@@ -12,6 +12,8 @@ similarity⁴, where the neighbours are about as good as those of the paper's Re
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from nearkin._kernel import pair_scores
 from nearkin.experiments.paper import methods, published, rows
 from nearkin.experiments.paper.common import Claim, Result, Setup, axes_of
@@ -68,7 +70,10 @@ def curve(setup: Setup, task: rows.Task, learner: SLNE, vote: Vote) -> list[floa
 def claims(panel: str, found: dict[str, list[float]]) -> list[Claim]:
     """The paper's three statements about these curves."""
     hardest, uniform = found["hardest"], found["uniform"]
-    need = [epochs_to(found[rule], 0.9) for rule in RULES]
+    # A common target, or a rule would look slow for going on to a higher accuracy.
+    gains = [curve[-1] - curve[0] for curve in (hardest, uniform) if curve[-1] > curve[0]]
+    wanted = hardest[0] + 0.9 * min(gains, default=np.inf)
+    need = [epochs_to(curve, wanted) for curve in (hardest, uniform)]
     return [
         Claim(
             f"Both rules improve on the inner product ({panel})",
@@ -84,23 +89,21 @@ def claims(panel: str, found: dict[str, list[float]]) -> list[Claim]:
         Claim(
             f"Hardest sampling converges faster ({panel})",
             need[0] < need[1],
-            f"epochs to nine tenths of the own gain: {need[0]} against {need[1]}; after one epoch "
-            f"{hardest[1]:.2f} against {uniform[1]:.2f}",
+            f"epochs to {wanted:.2f}, nine tenths of the smaller gain: {need[0]} against {need[1]}; "
+            f"after one epoch {hardest[1]:.2f} against {uniform[1]:.2f}",
         ),
     ]
 
 
-def epochs_to(curve: list[float], share: float) -> int:
-    """Epochs until so much of the gain over the start is there.
+def epochs_to(curve: list[float], wanted: float) -> int:
+    """Epochs until this accuracy is reached; one more than there are if it never is.
 
     Examples
     --------
-    >>> epochs_to([50.0, 58.0, 59.5, 60.0], 0.9)
-    2
+    >>> epochs_to([50.0, 58.0, 59.5, 60.0], 59.0), epochs_to([50.0, 52.0], 59.0)
+    (2, 2)
     """
-    wanted = curve[0] + share * (curve[-1] - curve[0])
-    gained = curve[-1] > curve[0]
-    return next(e for e, a in enumerate(curve) if (a >= wanted if gained else a <= wanted))
+    return next((e for e, accuracy in enumerate(curve) if accuracy >= wanted), len(curve))
 
 
 def plots(result: Result) -> dict[str, Any]:
@@ -111,5 +114,6 @@ def plots(result: Result) -> dict[str, Any]:
         for rule in RULES:
             axes.plot(found[rule], marker="o", markersize=3, label=rule)
         axes.set(xlabel="epoch", ylabel="test accuracy %", title=panel)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend()
     return {"figure2": plot}

@@ -118,6 +118,7 @@ def plots(result: Result) -> dict[str, Any]:
         plot, (left, right) = axes_of(5.2, 3.8, columns=2)
         for d, values in found["curves"].items():
             left.plot(range(1, members + 1), values, label=f"d = {d}")
+        left.xaxis.get_major_locator().set_params(integer=True)
         left.set(xlabel="ensemble size", ylabel="test accuracy %", title=f"rule {rule}")
         dims = [int(d) for d in found["curves"]]
         for n, style in ((1, "o--"), (members, "s-")):
