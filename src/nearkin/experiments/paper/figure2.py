@@ -89,8 +89,8 @@ def claims(panel: str, found: dict[str, list[float]]) -> list[Claim]:
         Claim(
             f"Hardest sampling converges faster ({panel})",
             need[0] < need[1],
-            f"epochs to {wanted:.2f}, nine tenths of the smaller gain: {need[0]} against {need[1]}; "
-            f"after one epoch {hardest[1]:.2f} against {uniform[1]:.2f}",
+            f"epochs to {wanted:.2f}, nine tenths of the smaller gain: {need[0]} against "
+            f"{need[1]}; after one epoch {hardest[1]:.2f} against {uniform[1]:.2f}",
         ),
     ]
 

@@ -49,6 +49,8 @@ class Task:
         Scaling commutes with taking unit lengths up to a factor a row, which the second unit
         length removes.
         """
+        if exponent == 0:
+            return self
         floor = np.float32(1e-7) * self.variances.max()  # below it there is nothing but noise
         safe = np.where(self.variances > floor, self.variances, np.inf)
         scale = safe ** np.float32(-exponent / 2)

@@ -19,7 +19,7 @@ MNIST = Settings(50, 300, 100, 10)
 COVTYPE = Settings(500, 50, 5, 10, "pca", epochs=3)
 QUICK_ROWS, QUICK_TESTS = 2_000, 1_000
 COVTYPE_ROWS, COVTYPE_TESTS = 200_000, 50_000
-TUNING_ROWS, QUICK_TUNING_ROWS = 6_000, 500
+TUNING_ROWS, QUICK_TUNING_ROWS = 5_000, 500
 
 
 class StandIn(NamedTuple):
@@ -64,6 +64,7 @@ def _prepared(setup: Setup, key: str, dims: int, data: tuple[Any, ...]) -> Stand
         some = np.random.default_rng(0).permutation(len(X))[:QUICK_ROWS]
         X, y, Q, truth = X[some], y[some], Q[:QUICK_TESTS], truth[:QUICK_TESTS]
     prepare = Preprocess(min(dims, *X.shape), whitening=0, random_state=0).fit(X)
+    key = f"{key}-{len(X)}"
     task = Task(key, prepare.transform(X), y, prepare.transform(Q), truth, prepare.variances_)
     return StandIn(task, X, Q)
 
