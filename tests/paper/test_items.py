@@ -21,7 +21,8 @@ from nearkin.experiments.paper import (
     table2,
     table3,
 )
-from nearkin.experiments.paper.common import Cell, Claim, Result
+from nearkin.experiments.paper.common import Cell, Claim, Result, Setup
+from nearkin.experiments.paper.reproduction import reproduce as run
 from paper import folders
 
 NEARKIN = Path(sys.executable).parent / "nearkin"
@@ -84,6 +85,18 @@ def test_what_has_no_data_is_said_not_run(done):
     for text in (printed, (data / "out" / "report.html").read_text()):
         assert wanted in text
     assert f"not run: put covtype.npz at {data / 'covtype.npz'}" in printed
+
+
+@pytest.mark.parametrize("item", [item for item in ITEMS if item != "table2"])
+def test_without_any_data_an_item_says_where_to_put_it(item, tmp_path):
+    (tmp_path / "data").mkdir()
+    said = []
+    setup = Setup(tmp_path / "data", tmp_path / "out", say=said.append)
+    (result,) = run(item, setup, tmp_path / "results.md")
+    assert result.not_run
+    for text in ("\n".join(said), (tmp_path / "results.md").read_text()):
+        assert f"at {tmp_path / 'data'}" in text
+    assert (tmp_path / "out" / f"{item}.html").exists()
 
 
 def test_the_page_needs_no_other_file(done):

@@ -149,8 +149,8 @@ def _official(place: Path, work: Path) -> tuple[ImageFolder, Mask]:
         raise Missing(f"not run: {place} must hold train/<WNID>/ and test/ or val/")
     rows = training + list(_test_images(place, tested))
     folder = _listed(work / "ilsvrc2010.csv", rows)
-    below = str((place / "train").resolve())
-    return folder, np.array([str(Path(p).resolve()).startswith(below) for p in folder.paths])
+    below = (place / "train").resolve()
+    return folder, np.array([Path(path).is_relative_to(below) for path in folder.paths])
 
 
 TRUTHS = {

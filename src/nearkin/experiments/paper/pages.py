@@ -61,10 +61,10 @@ def write_html(path: Path, results: list[tuple[Any, Result]], about: str) -> Non
         if result.cells:
             parts.append(report.table(HEADER, map(cells_of, result.cells)))
             parts.append(_words(REASONS, reasons_of(result)))
-        figures = module.plots(result) if hasattr(module, "plots") else {}
-        parts += [report.figure(plot, name) for name, plot in figures.items()]
-        if hasattr(module, "page"):
-            parts.append(module.page(result))
+        if result.numbers:  # not there where the data is not
+            figures = module.plots(result) if hasattr(module, "plots") else {}
+            parts += [report.figure(plot, name) for name, plot in figures.items()]
+            parts.append(module.page(result) if hasattr(module, "page") else "")
         if result.claims:
             parts.append(_words(CLAIMS, claims_of(result)))
         parts += [f"<p class=note>{html.escape(text)}</p>" for text in result.not_run]

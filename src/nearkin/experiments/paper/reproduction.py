@@ -62,14 +62,10 @@ def _run(module: Any, name: str, setup: Setup) -> Result:
 
 def _write(module: Any, result: Result, setup: Setup) -> None:
     result.write(setup.out / f"{result.item}.json")
-    if hasattr(module, "plots") and not _empty(result):
+    if hasattr(module, "plots") and result.numbers:
         for name, plot in module.plots(result).items():
             for ending in ("png", "svg"):
                 plot.savefig(setup.out / f"{name}.{ending}", dpi=130)
-
-
-def _empty(result: Result) -> bool:
-    return not result.numbers
 
 
 def _about(setup: Setup, results: list[Result]) -> str:
