@@ -224,11 +224,11 @@ def test_claims_of_table_3_use_own_settings_where_there_are_some():
     assert found["SL-DE within 2 points of SL-NE (x, own settings)"] is True
 
 
-def test_differences():
-    assert Cell("a", "b", 70.0, 60.0, 75.0).difference == 5.0
-    assert Cell("a", "b", 70.0, 60.0).difference == -10.0
-    assert Cell("a", "b", None, 60.0).difference is None
-    assert Cell("a", "b", "linear (1)", 1.2).difference is None
+def test_differences_stand_in_brackets():
+    cell = Cell("a", "b", 70.0, 60.0, 75.5)
+    assert pages.cells_of(cell) == ("a", "b", "70.00", "60.00 (-10.00)", "75.50 (+5.50)")
+    assert pages.cells_of(Cell("a", "b", None, 60.0))[2:] == ("–", "60.00", "–")
+    assert pages.cells_of(Cell("a", "b", "linear (1)", 1.2))[2:4] == ("linear (1)", "1.20")
 
 
 def test_pages_keep_signs_harmless(tmp_path):
@@ -238,4 +238,4 @@ def test_pages_keep_signs_harmless(tmp_path):
     assert "&lt;m&gt;" in page
     assert "&lt;n&gt;" in page
     pages.write_markdown(tmp_path / "r.md", [result], "about")
-    assert "| a/b | <m> | 1.00 | 2.00 | – | +1.00 |" in (tmp_path / "r.md").read_text()
+    assert "| a/b | <m> | 1.00 | 2.00 (+1.00) | – |" in (tmp_path / "r.md").read_text()

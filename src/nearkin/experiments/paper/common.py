@@ -79,12 +79,11 @@ class Cell:
     best: Number = None  # at settings of our own, chosen on training rows
     reason: str = ""
 
-    @property
-    def difference(self) -> float | None:
-        """Ours, at its best where there is one, minus the paper's."""
-        shown = self.ours if self.best is None else self.best
-        both = isinstance(shown, int | float) and isinstance(self.paper, int | float)
-        return float(shown) - float(self.paper) if both else None  # type: ignore[arg-type]
+    def beside(self, value: Number) -> str:
+        """One of our figures and, if the paper has a number too, how far it is from it."""
+        if isinstance(value, float) and isinstance(self.paper, float):
+            return f"{value:.2f} ({value - self.paper:+.2f})"
+        return shown(value)
 
 
 @dataclass

@@ -9,16 +9,15 @@ from nearkin import report
 from nearkin._files import replacing
 from nearkin.experiments.paper.common import Cell, Result, shown
 
-HEADER = ("what", "method", "paper", "ours, paper's settings", "ours, own settings", "difference")
+HEADER = ("what", "method", "paper", "ours, paper's settings", "ours, own settings")
 CLAIMS = ("the paper's claim", "here", "evidence")
 REASONS = ("method", "why it may differ")
 
 
 def cells_of(cell: Cell) -> tuple[str, ...]:
     """A row of the table."""
-    gap = cell.difference
-    return (cell.what, cell.method, shown(cell.paper), shown(cell.ours), shown(cell.best),
-            "–" if gap is None else f"{gap:+.2f}")  # fmt: skip
+    ours = cell.beside(cell.ours), cell.beside(cell.best)
+    return cell.what, cell.method, shown(cell.paper), *ours
 
 
 def reasons_of(result: Result) -> list[tuple[str, str]]:

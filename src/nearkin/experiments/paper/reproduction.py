@@ -73,5 +73,5 @@ def _about(setup: Setup, results: list[Result]) -> str:
     kind = quick_note() if setup.quick else f"{setup.splits} split(s) of the image sets"
     return (
         f"nearkin {nearkin.__version__}, {os.cpu_count()} cores, {minutes:.1f} minutes; "
-        f"{kind}. Differences are ours minus the paper's."
+        f"{kind}. In brackets: ours minus the paper's."
     )

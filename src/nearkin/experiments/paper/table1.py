@@ -61,7 +61,7 @@ def run(setup: Setup) -> Result:
 
 def notes(splits: int) -> list[str]:
     """What the reader has to know."""
-    return [f"Mean of the per-class accuracies in %, over {splits} random splits of 30 training "
+    return [f"Mean of the per-class accuracies in %, over {splits} random split(s) of 30 training "
             "images a class; the paper does not give its split."]  # fmt: skip
 
 

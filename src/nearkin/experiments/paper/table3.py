@@ -66,7 +66,6 @@ def notes(setup: Setup) -> list[str]:
         f"Mean of the per-class accuracies in %, {setup.splits} random split"
         f"{'s' * (setup.splits > 1)}.",
         f"Retrieval: {OTHER_SYSTEM}.",
-        "Difference: own settings where there are some, else the paper's, minus its figure.",
         "MNIST stands in for the sets that are not here: 60,000 digits, 300-d PCA, neighbourhoods "
         "of 50, SL-DE with 10 members of 100 dimensions; the paper has no figure for it.",
     ]
