@@ -95,6 +95,7 @@ def standin(setup: Setup, data: standins.StandIn) -> dict[str, Any]:
     """The same methods on MNIST."""
     settings = methods.fitting(standins.MNIST, data.task, setup.quick)
     work = at_the_papers(setup, data.task, settings)
+    work["Retrieval, own best"] = lambda: best.plain_best(setup, data.task)
     found = _done(setup, STANDIN, data.task.key, vars(settings), work)
     single, ensemble = setup.kept(
         "table3-mnist-tuned", len(data.X), lambda: standins.tuned(setup, data)
