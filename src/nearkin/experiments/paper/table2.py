@@ -60,7 +60,7 @@ class Sweep(NamedTuple):
 
 def sweeps(quick: bool) -> list[Sweep]:
     """One quantity at a time; few rows where the dimensions are many, so that the D² shows."""
-    n, d, few = (400, 64, 200) if quick else (2_000, 256, 1_000)
+    n, d, few = (200, 64, 100) if quick else (2_000, 256, 1_000)
     rows = [n // 4, n // 2, n, 2 * n]
     classes = [5, 10, 20, 40]
     dims = [32, 64, 128, 256] if quick else [256, 512, 1_024, 2_048]
@@ -125,7 +125,7 @@ def made_up(size: Size, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.
 def measured(sweep: Sweep) -> dict[str, list[float]]:
     """Seconds of each method at each size, the best of a few runs."""
     seconds: dict[str, list[float]] = {method: [] for method in published.TABLE2}
-    for work in jobs(Size(400, 5, 64)).values():
+    for work in jobs(Size(100, 5, 64)).values():
         work()  # compiles
     for size in sweep.sizes:
         for method, work in jobs(size).items():
