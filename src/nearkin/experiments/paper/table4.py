@@ -67,8 +67,8 @@ def notes(setup: Setup) -> list[str]:
     rows = f"{standins.COVTYPE_ROWS:,} training rows, {standins.COVTYPE_TESTS:,} test rows"
     return [
         "Top-1 errors in %, over all test rows (flat).",
-        f"covtype ({'few rows' if setup.quick else rows}) stands in for ILSVRC'10; the paper has no "
-        "figures for it, so compare the differences between methods.",
+        f"covtype ({'few rows' if setup.quick else rows}) stands in for ILSVRC'10; the paper has "
+        "no figures for it, so compare the differences between methods.",
     ]
 
 
