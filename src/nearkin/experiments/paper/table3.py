@@ -67,8 +67,8 @@ def notes(setup: Setup) -> list[str]:
         f"{'s' * (setup.splits > 1)}.",
         f"Retrieval: {OTHER_SYSTEM}.",
         f"MNIST ({'few digits' if setup.quick else '60,000 digits'}, 300-d PCA, neighbourhoods "
-        "of 50, SL-DE with members of 100 dimensions) stands in for the sets that are not here; the paper "
-        "has no figure for it.",
+        "of 50, SL-DE with members of 100 dimensions) stands in for the sets that are not here; the "
+        "paper has no figure for it.",
     ]
 
 
