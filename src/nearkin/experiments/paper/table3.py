@@ -64,11 +64,12 @@ def notes(setup: Setup) -> list[str]:
     """What the reader has to know."""
     return [
         f"Mean of the per-class accuracies in %, {setup.splits} random split"
-        f"{'s' * (setup.splits > 1)}.",
+        f"{'s' * (setup.splits > 1)}; the accuracies over all test images are in table3.json "
+        "(plain_top1). The paper does not say which it prints.",
         f"Retrieval: {OTHER_SYSTEM}.",
         f"MNIST ({'few digits' if setup.quick else '60,000 digits'}, 300-d PCA, neighbourhoods "
-        "of 50, SL-DE with members of 100 dimensions) stands in for the sets that are not here; the "
-        "paper has no figure for it.",
+        "of 50, SL-DE with members of 100 dimensions) stands in for the sets that are not here; "
+        "the paper has no figure for it.",
     ]
 
 
