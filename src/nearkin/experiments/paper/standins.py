@@ -18,8 +18,8 @@ from nearkin.voting import SoftVotingKNN
 MNIST = Settings(50, 300, 100, 10)
 COVTYPE = Settings(500, 50, 5, 10, "pca", epochs=3)
 QUICK_ROWS, QUICK_TESTS = 2_000, 1_000
-COVTYPE_ROWS, COVTYPE_TESTS = 200_000, 50_000
-TUNING_ROWS, QUICK_TUNING_ROWS = 5_000, 500
+COVTYPE_ROWS, COVTYPE_TESTS = 100_000, 50_000
+TUNING_ROWS, QUICK_TUNING_ROWS = 3_000, 500
 
 
 class StandIn(NamedTuple):
@@ -39,7 +39,7 @@ def mnist(setup: Setup) -> StandIn:
 
 
 def covtype(setup: Setup) -> StandIn:
-    """200,000 random rows to learn from and 50,000 to test on; columns standardised."""
+    """100,000 random rows to learn from and 50,000 to test on; columns standardised."""
     with _open(setup, "covtype.npz") as file:
         rows, labels = file["x"].astype(np.float32), file["y"].astype(np.int64)
     order = np.random.default_rng(0).permutation(len(rows))

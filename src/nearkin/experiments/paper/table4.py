@@ -11,7 +11,7 @@ average. First 1,000 PCA dimensions, neighbourhoods of 500; a line left out of i
 that three epochs are enough. LMNN's and Mensink's figures are quoted from Mensink et al., on
 Fisher vectors.
 
-covtype (581,012 rows, 54 columns, seven classes) stands in: 200,000 random rows to learn from and
+covtype (581,012 rows, 54 columns, seven classes) stands in: 100,000 random rows to learn from and
 50,000 to test on, ten blocks of five principal directions.
 """
 
