@@ -86,7 +86,7 @@ def split(setup: Setup, name: str, seed: int) -> dict[str, Any]:
         "Retrieval, own best": lambda: best.plain_best(setup, task),
         "LMNN, own best": lambda: peers.lmnn(half),
         "SL-NE, own best": lambda: best.slne_best(setup, task, 1 if setup.quick else 2),
-        "SL-DE, own best": lambda: best.slde_best(setup, task, 6 if setup.quick else 13),
+        "SL-DE, own best": lambda: best.slde_best(setup, task),
     }
     if published.TABLE3[name][1]["LMNN"] is None:  # not in a reasonable time, in the paper or here
         del work["LMNN"], work["LMNN, own best"]
