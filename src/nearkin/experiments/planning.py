@@ -15,8 +15,16 @@ PROBE_SECONDS = 0.6
 DEGREE = 1.4  # edges a row after symmetrising, in units of k (measured on real data)
 
 
-def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
+def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -> dict[str, Any]:
     """Memory, disk and seconds to expect for a fit.
+
+    Parameters
+    ----------
+    rows, dims, k : int
+        Of the data as the learner gets it, after preprocessing.
+    members : int
+        Of an ensemble whose members share the dimensions; 0 is a single learner.
+    epochs : int
 
     Examples
     --------
@@ -24,22 +32,32 @@ def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
     >>> plan["rows_MiB"], plan["seconds_an_epoch"] > 0
     (2.4, True)
     """
-    for name, value, low in (("rows", rows, 2), ("dims", dims, 1), ("k", k, 1)):
+    limits = (("rows", rows, 2), ("dims", dims, 1), ("k", k, 1), ("members", members, 0),
+              ("epochs", epochs, 1))  # fmt: skip
+    for name, value, low in limits:
         check_number(name, value, low)
     if k >= rows:
         raise ValueError(f"k={k} must be smaller than the number of rows, {rows}")
+    if members > dims:
+        raise ValueError(f"members={members} cannot share {dims} dims; give at most {dims}")
     edges = DEGREE * k * rows
-    flops, gather = _product_speed(), _gather_speed(dims)
+    flops, gather = _product_speed(), _gather_speed(min(dims, 16_384))
     width = max(1, dims // members) if members else dims
     per_row = 4.0 * width**2 / flops + DEGREE * k * width * 4 / gather
+    epoch = rows * per_row * max(1, members)
+    search = 2.0 * rows * rows * dims / flops
     result: dict[str, Any] = {
         "rows_MiB": _mib(4.0 * rows * dims),
         "graph_MiB": _mib(4 * edges),
         "matrix_MiB": _mib(4.0 * dims**2),
         "memory_beside_rows_MiB": _mib(4 * edges + 8.0 * k * rows + 12.0 * width**2),
-        "seconds_an_epoch": round(rows * per_row * max(1, members), 2),
-        "seconds_for_exact_neighbors": round(2.0 * rows * rows * dims / flops, 1),
+        "disk_for_rows_and_model_MiB": _mib(4.0 * (2 * rows * dims + dims**2)),
+        "disk_for_neighbors_MiB": _mib(8.0 * rows * k),
+        "seconds_for_exact_neighbors": _rounded(search),
         "neighbors": "exact" if rows <= EXACT_ROWS else "approximate by default: faster",
+        "seconds_an_epoch": _rounded(epoch),
+        "seconds_for_all_epochs": _rounded(epoch * epochs),
+        "note": "one core; the vote is chosen by a second fit, which doubles the epochs",
     }
     if members:
         result["disk_MiB_a_member"] = _mib(4.0 * rows * width)
@@ -48,6 +66,10 @@ def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
 
 def _mib(size: float) -> float:
     return round(size / 2**20, 1)
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.3g}")
 
 
 def _product_speed(size: int = 1_024) -> float:
