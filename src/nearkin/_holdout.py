@@ -46,6 +46,23 @@ def held_out(
     return mask
 
 
+def sample(labels: NDArray[np.integer], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """At most `most` row numbers, in order; each class gives its share, to within a row.
+
+    Examples
+    --------
+    >>> labels = np.repeat([0, 1], [80, 20])
+    >>> np.bincount(labels[sample(labels, 10, np.random.default_rng(0))]).tolist()
+    [8, 2]
+    """
+    n = len(labels)
+    if n <= most:
+        return np.arange(n)
+    order = np.lexsort((rng.random(n), labels))  # by class, in random order within
+    places = (np.arange(most) + rng.random()) * n / most
+    return np.sort(order[places.astype(np.int64)])
+
+
 def without(graph: sparse.csr_array, held: NDArray[np.bool_]) -> sparse.csr_array:
     """Take the held-out rows out of a graph: no lists of theirs, and in nobody's list."""
     keep = (~held).astype(np.float32)

@@ -21,6 +21,7 @@ CLASSES = {
     "Preprocess": "nearkin.preprocess",
     "FourierLift": "nearkin.lift",
     "LMNN": "nearkin.baselines.lmnn",
+    "LinearSVM": "nearkin.baselines.linear_svm",
     "LLC": "nearkin.images.llc",
     "Codebook": "nearkin.images.codebook",
     "DenseSIFT": "nearkin.images.sift",

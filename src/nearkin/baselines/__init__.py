@@ -3,11 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_HOME = {"LMNN": "nearkin.baselines.lmnn"}
+_HOME = {
+    "LMNN": "nearkin.baselines.lmnn",
+    "LinearSVM": "nearkin.baselines.linear_svm",
+}
 
-__all__ = ["LMNN"]
+__all__ = ["LMNN", "LinearSVM"]
 
 if TYPE_CHECKING:
+    from nearkin.baselines.linear_svm import LinearSVM
     from nearkin.baselines.lmnn import LMNN
 
 

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin._kernel import pair_squared_distances
 from nearkin._validation import check_number
+from nearkin.baselines._rows import limited_rows
 from nearkin.neighbors import nearest
 
 Array = NDArray[np.float32]
@@ -47,6 +48,11 @@ class LMNN(BaseEstimator):
         Iterations between full searches for impostors.
     max_impostors : int
         Most pairs (row, impostor) to hold; the nearest are kept and a warning is given.
+    max_rows : int, optional
+        Of more rows than this, so many are drawn to learn from, each class by its share, and a
+        warning is given: every search for impostors takes time quadratic in the rows.
+    random_state : int, RandomState instance or None
+        Draws those rows.
     verbose : int
 
     Attributes
@@ -55,6 +61,8 @@ class LMNN(BaseEstimator):
     matrix_ : (D, D) array LᵀL
     objective_ : list of float, one an iteration
     n_iter_ : int
+    n_rows_ : int
+        Rows learned from.
 
     Examples
     --------
@@ -74,6 +82,8 @@ class LMNN(BaseEstimator):
         tol: float = 1e-4,
         refresh: int = 10,
         max_impostors: int = 20_000_000,
+        max_rows: int | None = 20_000,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -82,6 +92,8 @@ class LMNN(BaseEstimator):
         self.tol = tol
         self.refresh = refresh
         self.max_impostors = max_impostors
+        self.max_rows = max_rows
+        self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -95,6 +107,7 @@ class LMNN(BaseEstimator):
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) == 1:
             raise ValueError("y holds one class; at least two classes are needed to tell apart")
+        rows, labels = limited_rows(self, rows, labels)
         targets = target_pairs(rows, labels, self.n_neighbors)
         self._descend(rows, labels, targets)
         return self
