@@ -89,7 +89,8 @@ def summary(model: Any) -> dict[str, Any]:
     if hasattr(model, "calibration_accuracy_"):
         result["held_out_accuracy"] = model.calibration_accuracy_
     if learner is not None:
-        result["learner"] = type(learner).__name__
+        if learner is not model:
+            result["learner"] = type(learner).__name__
         inner = getattr(learner, "learner", None) or learner
         for part in dict.fromkeys((inner, learner)):
             for name in _TOLD:

@@ -147,7 +147,7 @@ def _rows(stages: Stages, source: Source, how: How) -> tuple[_Rows, str]:
 def _features(stages: Stages, source: Source, how: How) -> _Rows:
     from nearkin.images import LLC, ImageFolder
 
-    folder = ImageFolder(source.path)
+    folder = ImageFolder(source.path.absolute())  # the page may be made from elsewhere
     stages.source("images", *map(Path, folder.paths))
     encoder = source.encoder or LLC()
     network = getattr(encoder, "model", None)

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 # Measured on Caltech-101 (more dimensions than rows) and on embeddings (more rows).
-WIDE = {"rule": "hardest", "n_neighbors": 400}
-LONG = {"rule": "softmax", "n_neighbors": 50}
+WIDE_RULE, WIDE_NEIGHBORS = "hardest", 400
+LONG_RULE, LONG_NEIGHBORS = "softmax", 50
 MOST_COMPONENTS = 3_000
 
 
@@ -86,11 +86,11 @@ class Settings:
 
     def resolved(self, rows: int, columns: int) -> "Settings":
         """The same with what was left to us decided for data of this shape."""
-        usual = WIDE if columns > rows else LONG
-        rule = usual["rule"] if self.rule == "auto" else self.rule
-        k = self.n_neighbors or (WIDE if rule == "hardest" else LONG)["n_neighbors"]
-        if self.n_neighbors is None:
-            k = max(1, min(k, rows - 1))  # type: ignore[call-overload]
+        rule = self.rule
+        if rule == "auto":
+            rule = WIDE_RULE if columns > rows else LONG_RULE
+        usual = WIDE_NEIGHBORS if rule == WIDE_RULE else LONG_NEIGHBORS
+        k = self.n_neighbors or max(1, min(usual, rows - 1))
         most = min(rows, columns, MOST_COMPONENTS)
         return replace(
             self,
@@ -154,7 +154,7 @@ class Settings:
 
         final = self.resolved(rows, columns)
         learner: Any = nearkin.SLNE(
-            n_neighbors=final.n_neighbors, margin=self.margin, step_size=self.step_size,
+            n_neighbors=final.n_neighbors or 1, margin=self.margin, step_size=self.step_size,
             max_epochs=self.epochs, rule=final.rule, batch_size=self.batch_size,
             shuffle=self.shuffle, symmetric=self.symmetric, rank=self.rank, psd=self.psd,
             normalize=self.normalize, tol=self.tol, temperature=self.temperature,
