@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 Path_ = str | os.PathLike[str]
 
+_BLOCK = 16_384
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -65,6 +67,17 @@ def read(path: Path_, labels: Path_ | None = None, label_column: str | None = No
             f"{labels or path} holds {held} labels for {len(rows)} rows; one a row is expected"
         )
     return Dataset(rows, found)
+
+
+def check_finite(rows: NDArray[Any], path: Path_) -> None:
+    """Refuse NaN and infinity, naming the first row that has one; in blocks, as maps are read."""
+    for lo in range(0, len(rows), _BLOCK):
+        fine = np.isfinite(rows[lo : lo + _BLOCK]).all(axis=1)
+        if not fine.all():
+            raise ValueError(
+                f"{path} contains NaN or infinity in row {lo + int(np.argmin(fine))}; drop such "
+                "rows or fill them in"
+            )
 
 
 def read_labels(path: Path_) -> NDArray[Any]:

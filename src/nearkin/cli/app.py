@@ -81,7 +81,7 @@ def _misused(error: Any) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         sys.exit(MISUSED)
-    _fail(f"error: {_one_line(error.format_message())} See '{where} --help'.", MISUSED)
+    _fail(f"error: {_one_line(error.format_message()).rstrip('.')}. See '{where} --help'.", MISUSED)
 
 
 def _told(error: Exception) -> str:
@@ -92,7 +92,10 @@ def _told(error: Exception) -> str:
         )
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}; check the path and who may use it"
-    return _one_line(str(error)) or type(error).__name__
+    text = _one_line(str(error)) or type(error).__name__
+    return text.replace(
+        "pass on_error='skip' for rows of zeros", "give --skip-unreadable to leave them out"
+    )
 
 
 def _one_line(text: str) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nearkin.cli.inputs import places
 from nearkin.cli.options import Encoder, Jobs, Rows, Skip
 from nearkin.cli.output import Json, emit, loud, plain_warnings
 
@@ -53,6 +54,7 @@ def features(
     import nearkin
     from nearkin.images import ImageFolder
 
+    places(out)
     if encoder is not None:
         used = nearkin.load(encoder)
         if not hasattr(used, "encode"):
@@ -88,8 +90,6 @@ def _fitted(encoder: Any, folder: Any, kept: Path, out: Path) -> Any:
         before = nearkin.load(kept)
         if type(before) is type(encoder) and before.get_params() == encoder.get_params():
             return before
-    if not out.absolute().parent.is_dir():
-        raise FileNotFoundError(f"--out {out}: there is no folder {out.parent}; make it first")
     encoder.fit(folder)
     nearkin.save(encoder, kept)
     return encoder
@@ -141,6 +141,7 @@ def neighbors(
     from nearkin import neighbors as search
     from nearkin._files import replacing
 
+    places(out)
     X = datasets.read(rows).rows
     indices, distances = search.nearest(X, k, index=index, verbose=loud())
     with replacing(out) as aside, open(aside, "wb") as file:

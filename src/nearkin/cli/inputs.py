@@ -11,6 +11,15 @@ if TYPE_CHECKING:
 BLOCK = 256  # images encoded before their rows are used
 
 
+def places(*paths: Path | None) -> None:
+    """Refuse at once what could not be written at the end."""
+    from nearkin._files import check_place
+
+    for path in paths:
+        if path is not None:
+            check_place(path)
+
+
 def labelled(rows: Path, labels: Path | None, column: str | None) -> tuple[Any, Any]:
     """Vectors and their labels: from the file, a column, a file of their own or one beside."""
     from nearkin import datasets
@@ -23,6 +32,7 @@ def labelled(rows: Path, labels: Path | None, column: str | None) -> tuple[Any, 
     data = datasets.read(rows, labels or beside(rows), column)
     if data.labels is None:
         raise ValueError(f"{rows} has no labels; give --labels FILE or --label-column NAME")
+    datasets.check_finite(data.rows, rows)
     return data.rows, data.labels
 
 
@@ -67,7 +77,9 @@ def asked(path: Path, found: "Finished", jobs: int = 1, skip: bool = False) -> A
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; give vectors, an image or a folder")
     if not path.is_dir() and not path.name.lower().endswith(SUFFIXES):
-        return Asked(iter([datasets.read(path).rows]), None, set())
+        rows = datasets.read(path).rows
+        datasets.check_finite(rows, path)
+        return Asked(iter([rows]), None, set())
     names, lost = unlabelled(path), set[str]()
     return Asked(_encoded(names, needed(found, path), jobs, skip, lost), names, lost)
 

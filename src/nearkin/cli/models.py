@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli.info import summary
-from nearkin.cli.inputs import asked, labelled, needed, opened
+from nearkin.cli.inputs import asked, labelled, needed, opened, places
 from nearkin.cli.options import (
     Column,
     Encoder,
@@ -59,9 +59,7 @@ def train(
     settings.check()
     if cluster is not None and settings.ensemble is None:
         raise ValueError("--cluster learns the members of an ensemble; give --ensemble pca as well")
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise FileNotFoundError(f"--out {out} must be a file in a folder that exists; it is not a "
-                                "regular file, or there is no such folder")  # fmt: skip
+    places(out)
     with plain_warnings(), _connected(cluster) if cluster else nullcontext():
         X, y = labelled(rows, labels, label_column)
         if settings.tune:
@@ -121,6 +119,7 @@ def evaluate(
     from nearkin.experiments import plots as drawings
 
     others = chosen_baselines(baselines)
+    places(report)
     found = opened(model, encoder)
     with plain_warnings():
         X, y, images = _test_rows(rows, labels, label_column, found, jobs, skip_unreadable)
@@ -197,6 +196,7 @@ def classify(
     """
     import numpy as np
 
+    places(out)
     found = opened(model, encoder)
     classes = found.model.classes_
     if not 1 <= top <= len(classes):
@@ -266,8 +266,12 @@ def search(
 
     Example: nearkin search runs/birds robin.jpg --report found.html
     """
+    places(report)
     found = opened(model, encoder)
     stored = found.names if names is None else _names(names, len(found.model.labels_))
+    most = min(found.model.n_neighbors, len(found.model.labels_))
+    if not 1 <= n <= most:
+        raise ValueError(f"--n {n} must lie between 1 and {most}, the model's shortlist")
     with plain_warnings():
         queries = asked(rows, found, jobs, skip_unreadable)
         pairs = [

@@ -82,6 +82,8 @@ def run(source: Source, out: Path, plan: Plan, how: How | None = None) -> dict[s
     """Run what is not done yet; return where things are and how good the model is."""
     how = how or How()
     _check(source, plan)
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"--out {out} is not a folder; give a folder for the run")
     out.mkdir(parents=True, exist_ok=True)
     with alone(out):
         stages = Stages(out, how.say)
@@ -140,6 +142,7 @@ def _rows(stages: Stages, source: Source, how: How) -> tuple[_Rows, str]:
     data = datasets.read(source.path, source.labels, source.label_column)
     if data.labels is None:
         raise ValueError(f"{source.path} has no labels; give --labels FILE or --label-column NAME")
+    datasets.check_finite(data.rows, source.path)
     stages.source("vectors", source.path, source.labels)
     return _Rows(data.rows, np.asarray(data.labels)), "vectors"
 

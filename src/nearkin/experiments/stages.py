@@ -91,7 +91,7 @@ class Stages:
         digest = _digest(name, settings, [self._digests[other] for other in after])
         self._digests[name] = digest
         entry = self._record().get(name, {})
-        if entry.get("made_from") == digest and _size(path) == entry["bytes"]:
+        if entry.get("made_from") == digest and _size(path) == entry.get("bytes"):
             self.kept.append(name)
             return path
         self.say(name)
@@ -117,7 +117,8 @@ class Stages:
             record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # none, or spoiled from outside: all is done again
             return {}
-        return record if isinstance(record, dict) else {}
+        entries = record.items() if isinstance(record, dict) else ()
+        return {name: entry for name, entry in entries if isinstance(entry, dict)}
 
     def _note(self, name: str, entry: dict[str, Any] | None) -> None:
         record = self._record()
