@@ -1,8 +1,11 @@
 """Every command through its real entry point."""
 
+import contextlib
 import csv
 import io
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -238,6 +241,25 @@ def test_unreadable_images_are_left_out_when_asked(pictures, tmp_path):
     assert "a.png" in refused.stderr
     rows = answer("classify", pictures / "run", tmp_path / "mixed", "--skip-unreadable")["rows"]
     assert [row["labels"] for row in rows] == [[], ["lying"]]
+
+
+def test_a_person_at_a_terminal_sees_what_goes_on(pictures, tmp_path):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [NEARKIN, "run", pictures / "stripes", "--words", "16", "--epochs", "3", "--baselines",
+         "none", "--json", "--out", tmp_path],
+        stdout=subprocess.PIPE, stderr=theirs, text=True, env=QUIET | {"TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+        while part := os.read(ours, 4096):
+            seen += part
+    os.close(ours)
+    shown = process.communicate()[0]
+    assert process.returncode == 0, seen.decode()
+    assert json.loads(shown)["done_now"][0] == "encoder.safetensors"
+    assert all(word in seen for word in (b"features", b"learning", b"report.html"))
 
 
 def test_json_is_pure_and_quiet_without_a_terminal(files, tmp_path):

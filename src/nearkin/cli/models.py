@@ -69,7 +69,7 @@ def train(
         else:
             cache = None if cache_dir is None else str(cache_dir)
             where = {"n_jobs": jobs, "cache_dir": cache, "verbose": loud()}
-            with epoch_bar(settings.epochs) as callback:
+            with epoch_bar(settings) as callback:
                 model = settings.classifier(X.shape[0], X.shape[1], callback, where)
                 model.fit(X, y, neighbors=_lists(neighbors))
             if getattr(model.similarity_, "interrupted_", False):

@@ -5,9 +5,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from nearkin.experiments.settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -59,14 +62,17 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def epoch_bar(epochs: int) -> Iterator[Callable[[int, Any], object] | None]:
-    """A callback that moves a bar on standard error; None when nobody is looking."""
-    if not loud():
+def epoch_bar(settings: "Settings") -> Iterator[Callable[[int, Any], object] | None]:
+    """A callback that moves a bar on standard error; None when nobody is looking.
+
+    Members of an ensemble are learned elsewhere and cannot move it.
+    """
+    if not loud() or settings.ensemble is not None:
         yield None
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("learning", total=epochs)
+        task = progress.add_task("learning", total=settings.epochs)
         yield lambda epoch, _: progress.update(task, completed=epoch)

@@ -1,5 +1,6 @@
 """Commands about whole runs: plan, run, demo."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,14 +68,14 @@ def run(
         from nearkin.images import LLC
 
         encoder = LLC(words, random_state=settings.seed)
-    with plain_warnings(), epoch_bar(settings.epochs) as callback:
+    with plain_warnings():
         result = pipeline.run(
             pipeline.Source(
                 source, labels or beside(source), label_column, encoder, skip_unreadable
             ),
             out,
             pipeline.Plan(settings, test_share, chosen_baselines(baselines)),
-            pipeline.How(jobs, say, callback, loud()),
+            pipeline.How(jobs, say, partial(epoch_bar, settings), loud()),
         )
     emit(result, as_json)
 

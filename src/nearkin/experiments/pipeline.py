@@ -11,6 +11,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ class How:
 
     jobs: int = 1
     say: Callable[[str], object] = lambda _: None
-    callback: Callable[[int, Any], object] | None = None
+    watch: Callable[[], AbstractContextManager[Any]] = nullcontext  # gives a callback for epochs
     verbose: int = 0
 
 
@@ -222,9 +223,9 @@ def _model(stages: Stages, rows: _Rows, settings: Settings, base: str, how: How)
     def fit(path: Path) -> None:
         members = path.with_name("members")
         where: dict[str, Any] = {"n_jobs": how.jobs, "cache_dir": str(members)}
-        model = settings.classifier(shape[0], shape[1], how.callback, where)
-        model.set_params(preprocess=transformer)
-        with np.load(lists) as file:
+        with np.load(lists) as file, how.watch() as callback:
+            model = settings.classifier(shape[0], shape[1], callback, where)
+            model.set_params(preprocess=transformer)
             model.fit(rows.X, rows.y, neighbors=file["indices"])
         if getattr(model.similarity_, "interrupted_", False):
             raise KeyboardInterrupt  # a model that is kept is whole
