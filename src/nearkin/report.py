@@ -26,7 +26,7 @@ th:first-child, td:first-child { text-align: left; } tr.best td { font-weight: 6
 .cards b { display: block; font-size: 1.55rem; font-weight: 600; white-space: nowrap; } .cards span { color: #5a6472; font-size: .88rem; line-height: 1.35; display: block; }
 .bar { display: inline-block; width: 9rem; height: .7rem; background: #edf0f3; border-radius: 4px; overflow: hidden; margin-right: .6rem; vertical-align: -1px; text-align: left; }
 .bar i { display: block; height: 100%; background: #2f9e57; } .bar.wrong i { background: #d6453d; }
-.yes { color: #2f9e57; } .no { color: #d6453d; }
+.share { display: inline-block; width: 3.2rem; } .yes { color: #2f9e57; } .no { color: #d6453d; }
 .query { display: flex; gap: 18px; align-items: center; margin: 1.1rem 0; }
 .query > figure, .strip figure { margin: 0; text-align: center; position: relative; }
 .query > figure img { width: 104px; height: 104px; border: 3px solid #345; }
@@ -67,7 +67,7 @@ class Bar(NamedTuple):
 def bar(share: float, css: str = "") -> Bar:
     """A share as a bar with its percentage beside it."""
     width = f"<span class='bar {css}'><i style='width:{100 * share:.1f}%'></i></span>"
-    return Bar(f"{width}{100 * share:.0f} %")
+    return Bar(f"{width}<span class=share>{100 * share:.0f} %</span>")
 
 
 def cards(numbers: Iterable[tuple[str, str]]) -> str:

@@ -205,6 +205,18 @@ def test_every_command_is_given_bad_input():
     assert {arguments[0] for arguments, _ in CASES} >= set(COMMANDS) - {"demo"}
 
 
+def test_features_of_another_encoder_are_not_written_over(spoiled, tmp_path):
+    out = tmp_path / "f.npy"
+    assert nearkin("features", spoiled / "more", "--words", 8, "--out", out).returncode == 0
+    before = contents(tmp_path)
+    result = nearkin("features", spoiled / "more", "--words", 9, "--out", out)
+    assert result.returncode == 1
+    assert "another encoder" in result.stderr
+    assert contents(tmp_path) == before
+    assert nearkin("features", spoiled / "more", "--words", 8, "--out", out).returncode == 0
+    assert contents(tmp_path) == before
+
+
 def test_debug_shows_the_traceback_wherever_it_stands(files):
     for arguments in (["--debug", "info", "nothing"], ["info", "nothing", "--debug"]):
         assert "Traceback" in nearkin(*arguments, cwd=files).stderr

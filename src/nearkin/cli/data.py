@@ -86,10 +86,14 @@ def _fitted(encoder: Any, folder: Any, kept: Path, out: Path) -> Any:
     """The encoder, fitted now or, when an extraction is gone on with, as it was fitted then."""
     import nearkin
 
-    if kept.exists() and out.with_name(out.name + ".part").exists():
-        before = nearkin.load(kept)
+    if out.exists() or out.with_name(out.name + ".part").exists():
+        before = nearkin.load(kept) if kept.exists() else None
         if type(before) is type(encoder) and before.get_params() == encoder.get_params():
             return before
+        raise FileExistsError(
+            f"{out} is there, made with another encoder than this; delete it and {kept} to start "
+            "anew, or choose another --out"
+        )
     encoder.fit(folder)
     nearkin.save(encoder, kept)
     return encoder

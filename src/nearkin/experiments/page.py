@@ -68,7 +68,7 @@ def _table(result: dict[str, Any], others: Sequence[dict[str, Any]]) -> Iterator
     header = ["method", "top-1", "top-3", "top-1, mean per class", "top-3, mean per class", "fit"]
     shown = [
         (name, *(_percent(None if few and i % 2 else v) for i, v in enumerate(values)),
-         "" if seconds is None else f"{seconds:.1f} s")
+         "" if seconds is None else f"{seconds:.2g} s")
         for name, *values, seconds in rows
     ]  # fmt: skip
     yield report.table(header, shown, best)
