@@ -193,7 +193,8 @@ class _Factory:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).rsplit("Error: ", 1)[-1].strip().splitlines()[0]
+    text = str(error).rsplit("Error: ", 1)[-1].strip().splitlines()[0]
+    return text.rsplit(": ", 1)[-1] if text.startswith("Error in ") else text
 
 
 def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:

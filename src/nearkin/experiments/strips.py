@@ -20,12 +20,12 @@ class Shown(NamedTuple):
 
 
 def strip_html(
-    query: Shown, plain: Sequence[Shown], learned: Sequence[Shown], side: int = SIDE
+    query: Shown, plain: Sequence[Shown], learned: Sequence[Shown], *, judge: bool = True
 ) -> str:
     """The query beside two rows of pictures, right and wrong ones marked, all inside the page.
 
     The styles come with `nearkin.report.write_page`. An image that can no longer be read is a
-    grey square.
+    grey square. ``judge=False`` marks nothing, for a query whose label is not known.
 
     Examples
     --------
@@ -41,20 +41,20 @@ def strip_html(
     strips = "".join(
         report.strip(
             name,
-            [_pixels(hit.image, side) for hit in hits],
-            [hit.label == query.label for hit in hits],
+            [_pixels(hit.image) for hit in hits],
+            [hit.label == query.label if judge else None for hit in hits],
             [hit.label for hit in hits],
         )
         for name, hits in (("plain", plain), ("learned", learned))
     )
-    return report.query(_pixels(query.image, side), query.label, strips)
+    return report.query(_pixels(query.image), query.label, strips)
 
 
-def _pixels(source: Source, side: int) -> NDArray[np.uint8]:
+def _pixels(source: Source) -> NDArray[np.uint8]:
     try:
-        return read_window(source, (side, side))
+        return read_window(source, (SIDE, SIDE))
     except ImageError:
-        return np.full((side, side, 3), 200, np.uint8)
+        return np.full((SIDE, SIDE, 3), 200, np.uint8)
 
 
 def most_changed(plain_right: ArrayLike, learned_right: ArrayLike, n: int) -> NDArray[np.int64]:
