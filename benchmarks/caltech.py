@@ -3,27 +3,18 @@
 Everything is kept in a work folder, so that the second run starts at once.
 """
 
-import tarfile
 from pathlib import Path
 
 import numpy as np
 
 import nearkin
 from nearkin import Preprocess
+from nearkin.experiments.paper import layouts
 from nearkin.images import LLC, ImageFolder, OnnxEncoder
-
-TRAINING = 30  # images a class, as in the paper
 
 
 def images(data: Path, work: Path) -> ImageFolder:
-    if not (work / "caltech101").is_dir():
-        archive = data / "caltech101.tar"
-        if not archive.exists():
-            raise SystemExit(f"{archive} is missing: give the folder that holds it as --data")
-        print("unpacking images ...", flush=True)
-        with tarfile.open(archive) as tar:
-            tar.extractall(work, filter="data")
-    return ImageFolder(work / "caltech101")
+    return layouts.find("Caltech-101", data, work).folder
 
 
 def llc_features(data: Path, work: Path):
@@ -49,11 +40,7 @@ def embeddings(data: Path, work: Path, network: Path):
 
 def split(labels, seed):
     """Mark 30 random images of each class for training."""
-    rng = np.random.default_rng(seed)
-    chosen = [rng.permutation(np.flatnonzero(labels == c))[:TRAINING] for c in np.unique(labels)]
-    mask = np.zeros(len(labels), bool)
-    mask[np.concatenate(chosen)] = True
-    return mask
+    return layouts.some_of_each(labels, seed, layouts.thirty)
 
 
 def preprocessed(features, mask, name, work, dims=3_000, whitening=0.5):

@@ -22,6 +22,7 @@ import machine
 from nearkin import SLDE, SLNE, Preprocess
 from nearkin._kernel import pair_scores
 from nearkin._members import Folder
+from nearkin.experiments.paper.methods import member_scores
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 from nearkin.votes import Vote
@@ -62,10 +63,10 @@ def learner():
 
 
 def running_accuracies(data, model):
-    """Accuracy of the first 1, 2, … members together: the score is a sum, so one fit gives all."""
+    """Accuracy of the first 1, 2, … members together."""
     total, curve = np.zeros(data.near.shape, np.float32), []
-    for P, M in zip(model.projections_, model.members_):
-        total += pair_scores((data.Q @ P.matrix().T) @ M, data.X @ P.matrix().T, data.near)
+    for scores in member_scores(model, data.X, data.Q, data.near):
+        total += scores
         curve.append(data.accuracy(total))
     return curve
 

@@ -16,6 +16,7 @@ import machine
 from nearkin import SLNE
 from nearkin._blas import serial_blas
 from nearkin._learning import Learner
+from nearkin.experiments.paper.table2 import Size, made_up
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 
@@ -24,12 +25,7 @@ CASES = [(1_000, 50), (3_000, 50), (1_000, 500), (100, 500), (100, 50)]
 
 def clustered(n, D, classes=20, seed=0):
     """Unit rows in clusters; a third of the labels is random, so that every row has impostors."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, classes, n)
-    X = rng.standard_normal((classes, D), dtype=np.float32)[y] * 0.5
-    X += rng.standard_normal((n, D), dtype=np.float32)
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return X, np.where(rng.random(n) < 1 / 3, rng.integers(0, classes, n), y)
+    return made_up(Size(n, classes, D), seed)
 
 
 def naive(X, hoods, M, rows, steps, margin):

@@ -12,6 +12,15 @@ from pathlib import Path
 _NO_ROOM = (None, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that no file can be written to, before any work is done for it."""
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a rename would replace a folder or a device
+        raise FileExistsError(f"{target} exists and is not a regular file; give another name")
+    if not target.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{target}: there is no folder {target.parent}; make it first")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path to write to; rename it to `path` if the block succeeds, remove it if not.
@@ -26,8 +35,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ('whole', ['a.txt'])
     """
     target = Path(path)
-    if target.exists() and not target.is_file():  # a rename would replace a folder or a device
-        raise FileExistsError(f"{target} exists and is not a regular file; give another name")
+    check_place(target)
     _sweep(target)
     # The suffix stays, because numpy appends one of its own to names that lack it.
     aside = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")

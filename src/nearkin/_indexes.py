@@ -156,4 +156,5 @@ class Factory:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).rsplit("Error: ", 1)[-1].strip().splitlines()[0]
+    text = str(error).rsplit("Error: ", 1)[-1].strip().splitlines()[0]
+    return text.rsplit(": ", 1)[-1] if text.startswith("Error in ") else text

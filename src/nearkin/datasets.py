@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
+from zlib import error
 
 import numpy as np
 from numpy.typing import NDArray
 
 Path_ = str | os.PathLike[str]
+
+_BLOCK = 16_384
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,25 @@ def read(path: Path_, labels: Path_ | None = None, label_column: str | None = No
         raise ValueError(
             f"{path} holds an array of shape {rows.shape}; (rows, columns) is expected"
         )
-    if found is not None and len(found) != len(rows):
-        raise ValueError(f"{labels or path} holds {len(found)} labels for {len(rows)} rows")
+    if rows.dtype.kind not in "fiub":
+        raise ValueError(f"{path} holds {rows.dtype} cells; numbers are expected")
+    if found is not None and (found.ndim != 1 or len(found) != len(rows)):
+        held = len(found) if found.ndim == 1 else f"an array of shape {found.shape} for"
+        raise ValueError(
+            f"{labels or path} holds {held} labels for {len(rows)} rows; one a row is expected"
+        )
     return Dataset(rows, found)
+
+
+def check_finite(rows: NDArray[Any], path: Path_) -> None:
+    """Refuse NaN and infinity, naming the first row that has one; in blocks, as maps are read."""
+    for lo in range(0, len(rows), _BLOCK):
+        fine = np.isfinite(rows[lo : lo + _BLOCK]).all(axis=1)
+        if not fine.all():
+            raise ValueError(
+                f"{path} contains NaN or infinity in row {lo + int(np.argmin(fine))}; drop such "
+                "rows or fill them in"
+            )
 
 
 def read_labels(path: Path_) -> NDArray[Any]:
@@ -68,7 +87,11 @@ def read_labels(path: Path_) -> NDArray[Any]:
         raise FileNotFoundError(f"{path} does not exist; give a file of labels")
     if path.suffix == ".npy":
         return _array(path, None)[0]
-    return np.array(path.read_text(encoding="utf-8").splitlines())
+    try:
+        return np.array(path.read_text(encoding="utf-8").splitlines())
+    except UnicodeDecodeError as reason:
+        raise ValueError(f"{path} is not a text file in UTF-8 ({reason}); give a label a line, or "
+                         "an .npy file") from None  # fmt: skip
 
 
 def _array(path: Path, _: str | None) -> tuple[NDArray[Any], None]:
@@ -78,15 +101,34 @@ def _array(path: Path, _: str | None) -> tuple[NDArray[Any], None]:
         raise ValueError(f"{path} is not a whole .npy file of numbers ({error})") from None
 
 
-def _archive(path: Path, _: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def read_archive(path: Path_) -> dict[str, NDArray[Any]]:
+    """All arrays of an ``.npz`` file."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            if "X" not in file:
-                raise ValueError(f"it holds {', '.join(file.files) or 'nothing'}, but no array X")
-            return file["X"], file.get("y")
-    except (ValueError, OSError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{path} cannot be used ({error}); an .npz file with arrays X and y is "
-                         "expected") from None  # fmt: skip
+            return dict(file)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist; give an .npz file") from None
+    except (ValueError, OSError, EOFError, AttributeError, TypeError, BadZipFile, error) as reason:
+        raise ValueError(
+            f"{path} cannot be used ({reason}); a whole .npz file of arrays is expected"
+        ) from None
+
+
+def read_array(path: Path_, name: str, hint: str) -> NDArray[Any]:
+    """The array called `name` of an ``.npz`` file; `hint` says where to get one."""
+    arrays = read_archive(path)
+    if name not in arrays:
+        held = ", ".join(arrays) or "nothing"
+        raise ValueError(f"{path} holds {held}, but no array {name}; {hint}")
+    return arrays[name]
+
+
+def _archive(path: Path, _: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    arrays = read_archive(path)
+    if "X" not in arrays:
+        held = ", ".join(arrays) or "nothing"
+        raise ValueError(f"{path} holds {held}, but no array X; arrays X and y are expected")
+    return arrays["X"], arrays.get("y")
 
 
 def _parquet(path: Path, column: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -104,15 +146,30 @@ def _parquet(path: Path, column: str | None) -> tuple[NDArray[Any], NDArray[Any]
     if len(columns) == 1 and str(table.schema.field(columns[0]).type).startswith(("list", "fixed")):
         rows = np.array(table[columns[0]].to_pylist(), np.float32)  # one column of vectors
     else:
-        rows = np.column_stack([table[name].to_numpy() for name in columns]).astype(np.float32)
+        rows = _stacked(path, [table[name].to_numpy() for name in columns])
     return rows, None if label is None else np.array(table[label].to_pylist())
+
+
+def _stacked(path: Path, columns: list[NDArray[Any]]) -> NDArray[np.float32]:
+    if not columns:
+        raise ValueError(f"{path} has no column beside the labels; a column a dimension is needed")
+    try:
+        return np.column_stack(columns).astype(np.float32)
+    except (ValueError, TypeError) as reason:
+        raise ValueError(
+            f"{path} has a column of something other than numbers ({reason}); if it holds the "
+            "labels, name it as the label column"
+        ) from None
 
 
 def _csv(path: Path, column: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
     import csv
 
-    with open(path, newline="", encoding="utf-8") as file:
-        lines = list(csv.reader(file))
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            lines = list(csv.reader(file))
+    except (UnicodeDecodeError, csv.Error) as reason:
+        raise ValueError(f"{path} is not a CSV file in UTF-8 ({reason})") from None
     if len(lines) < 2:
         raise ValueError(
             f"{path} holds {len(lines)} lines; a header and at least one row is needed"

@@ -70,6 +70,23 @@ def confusions(predicted: ArrayLike, truth: ArrayLike, most: int = 10) -> list[d
     ]
 
 
+def class_accuracies(predicted: ArrayLike, truth: ArrayLike) -> list[dict[str, Any]]:
+    """How many rows each class has, and the share of them that is right.
+
+    Examples
+    --------
+    >>> class_accuracies(["a", "b", "b"], ["a", "a", "b"])
+    [{'class': 'a', 'rows': 2, 'accuracy': 0.5}, {'class': 'b', 'rows': 1, 'accuracy': 1.0}]
+    """
+    labels = np.asarray(truth)
+    classes, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    right = np.bincount(code, np.asarray(predicted) == labels, len(classes))
+    return [
+        {"class": name.item(), "rows": int(n), "accuracy": float(r / n)}
+        for name, n, r in zip(classes, counts, right)
+    ]
+
+
 def precision_recall(relevant: ArrayLike, totals: ArrayLike) -> tuple[Floats, Floats]:
     """Precision and recall after the first 1, 2, … entries of ranked lists, averaged over queries.
 

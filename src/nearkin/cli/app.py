@@ -1,25 +1,27 @@
 """The application: commands, and what happens when one fails."""
 
 import os
+import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import nearkin
-from nearkin.cli import data, models, pipeline
+from nearkin.cli import data, info, models, pipeline
+from nearkin.cli.reproduce import reproduce
 
 app = typer.Typer(
-    help="Learn what 'similar' means: similarity learning for nearest neighbours.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 it failed and one line says why, 2 the command was not "
+    "understood, 130 interrupted.",
 )
 
-# Failures that a person can mend; anything else is a bug and keeps its traceback.
-EXPECTED = (
-    ValueError, OSError, ImportError, RuntimeError, TypeError, FloatingPointError, MemoryError,
-)  # fmt: skip
+# Failures that a person can mend; anything else is a bug of ours, and says so.
+EXPECTED = (ValueError, OSError, ImportError, RuntimeError, TypeError, ArithmeticError, MemoryError)
+FAILED, MISUSED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
 def _version(asked: bool) -> None:
@@ -33,29 +35,74 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks; may stand anywhere.")
+    ] = False,
 ) -> None:
-    """Learn what 'similar' means: similarity learning for nearest neighbours."""
-    if debug:
-        os.environ["NEARKIN_DEBUG"] = "1"
+    """Learn what 'similar' means: similarity learning for nearest neighbours.
+
+    Example: nearkin run birds/ --out runs/birds
+
+    Example: nearkin classify runs/birds unknown/ --top 3
+    """
 
 
 for command in (
     data.features, data.neighbors, models.train, models.evaluate, models.classify, models.search,
-    models.info, pipeline.plan, pipeline.run, pipeline.demo,
+    info.info, pipeline.plan, pipeline.run, pipeline.demo, reproduce,
 ):  # fmt: skip
     app.command()(command)
 
 
 def main() -> None:
-    """Run the command line; an expected failure is one line and exit code 1."""
+    """Run the command line; a failure is one line on standard error, and an exit code."""
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    # A polite kill unwinds the stack, so that files written aside are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
-        app()
-    except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on with what is finished", err=True)
-        sys.exit(130)
-    except EXPECTED as error:
-        if os.environ.get("NEARKIN_DEBUG"):
+        code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("interrupted; what was finished is kept, the same command goes on", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # the command line itself was not understood
+            _misused(error)
+        if debug:
             raise
-        typer.echo(f"error: {' '.join(str(error).split()) or type(error).__name__}", err=True)
-        sys.exit(1)
+        _fail(f"error: {_told(error)}", FAILED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _misused(error: Any) -> None:
+    where = error.ctx.command_path if getattr(error, "ctx", None) else "nearkin"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(MISUSED)
+    _fail(f"error: {_one_line(error.format_message()).rstrip('.')}. See '{where} --help'.", MISUSED)
+
+
+def _told(error: Exception) -> str:
+    if not isinstance(error, EXPECTED):
+        return (
+            f"unexpected {type(error).__name__} ({_one_line(str(error))}): a fault of nearkin; run "
+            "the command again with --debug and report what it prints"
+        )
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}; check the path and who may use it"
+    text = _one_line(str(error)) or type(error).__name__
+    return text.replace(
+        "pass on_error='skip' for rows of zeros", "give --skip-unreadable to leave them out"
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _fail(text: str, code: int) -> None:
+    typer.echo(text, err=True)
+    sys.exit(code)

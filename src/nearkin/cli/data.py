@@ -1,60 +1,129 @@
 """Commands that make data: features from images, neighbour lists from vectors."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from nearkin.cli.inputs import places
+from nearkin.cli.options import Encoder, Jobs, Rows, Skip
 from nearkin.cli.output import Json, emit, loud, plain_warnings
 
-Rows = Annotated[Path, typer.Argument(help="Vectors: .npy, .npz, .parquet or .csv.")]
+Onnx = Annotated[Path | None, typer.Option(help="Use this ONNX network, not LLC.")]
+Output = Annotated[str | None, typer.Option(help="Output of the network.")]
+Numbers = Annotated[
+    str | None, typer.Option(help="Of the network: one number or three: 124,116,104.")
+]
+Words = Annotated[int, typer.Option(help="Words of the LLC codebook.")]
 
 
 def features(
     images: Annotated[Path, typer.Argument(help="Folder with a sub-folder a class, or a CSV.")],
     out: Annotated[Path, typer.Option(help="Feature file to write (.npy).")],
-    onnx: Annotated[Path | None, typer.Option(help="Use this ONNX network, not LLC.")] = None,
-    output: Annotated[str | None, typer.Option(help="Output of the network.")] = None,
-    mean: Annotated[float | None, typer.Option(help="Subtracted from the pixels.")] = None,
-    scale: Annotated[float | None, typer.Option(help="Pixels are divided by it.")] = None,
-    words: Annotated[int, typer.Option(help="Words of the LLC codebook.")] = 2048,
-    skip_unreadable: Annotated[bool, typer.Option(help="Leave out what cannot be read.")] = False,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    encoder: Encoder = None,
+    onnx: Onnx = None,
+    output: Output = None,
+    mean: Numbers = None,
+    scale: Numbers = None,
+    size: Annotated[int | None, typer.Option(help="Side of the network's input.")] = None,
+    layout: Annotated[str | None, typer.Option(help="Of the network: NCHW or NHWC.")] = None,
+    crop: Annotated[float, typer.Option(help="Share of the image the network sees.")] = 0.875,
+    batch_size: Annotated[int, typer.Option(help="Images a run of the network.")] = 16,
+    words: Words = 2048,
+    word_neighbors: Annotated[int, typer.Option(help="Words a descriptor is written with.")] = 5,
+    pyramid: Annotated[str, typer.Option(help="Sides of the pooling grids.")] = "1,2,4",
+    patch_sizes: Annotated[str, typer.Option(help="Sides of the SIFT patches.")] = "16,24,32",
+    step: Annotated[int, typer.Option(help="Pixels between patches.")] = 8,
+    beta: Annotated[float, typer.Option(help="Regularisation of the codes.")] = 1e-4,
+    max_side: Annotated[int, typer.Option(help="Longer images are shrunk to it.")] = 300,
+    dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
+    skip_unreadable: Skip = False,
+    jobs: Jobs = 1,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Turn a folder of images into vectors; the labels are written beside them.
+    """Turn a folder of images into vectors; labels, paths and encoder are written beside them.
 
     Example: nearkin features birds/ --out birds.npy --jobs 2
+
+    Example: nearkin features new/ --encoder birds.encoder.safetensors --out new.npy
+
+    Example: nearkin features birds/ --onnx net.onnx --output features --out birds.npy
     """
+    import nearkin
     from nearkin.images import ImageFolder
 
+    places(out)
+    if encoder is not None:
+        used = nearkin.load(encoder)
+        if not hasattr(used, "encode"):
+            raise ValueError(f"{encoder} holds a {type(used).__name__}, not an encoder of images")
+    elif onnx is not None:
+        used = network(
+            onnx, output, mean, scale, size=size, layout=layout, crop=crop, batch_size=batch_size
+        )
+    else:
+        from nearkin.images import LLC
+
+        grids, patches = numbers(pyramid, "pyramid", int), numbers(patch_sizes, "patch-sizes", int)
+        used = LLC(words, word_neighbors, grids, patches, step, beta, max_side, seed)
     with plain_warnings():
         folder = ImageFolder.from_csv(images) if images.suffix == ".csv" else ImageFolder(images)
+        kept = out.with_suffix(".encoder.safetensors")
+        if encoder is None:
+            used = _fitted(used, folder, kept, out)
         on_error = "skip" if skip_unreadable else "raise"
-        if onnx is None:
-            from nearkin.images import LLC
-
-            llc = LLC(n_words=words, random_state=seed).fit(folder)
-            rows = llc.transform(folder, out=out, n_jobs=jobs, on_error=on_error)
-        else:
-            from nearkin.images import OnnxEncoder
-
-            given: dict[str, Any] = {"output": output, "mean": mean, "scale": scale}
-            encoder = OnnxEncoder(onnx, **{k: v for k, v in given.items() if v is not None})
-            rows = encoder.transform(folder, out=out, on_error=on_error)
-    labels = write_labels(out, folder.labels)
-    emit({"features": str(out), "labels": str(labels), "rows": rows.shape[0],
-          "columns": rows.shape[1], "classes": len(folder.classes)}, as_json)  # fmt: skip
+        rows = used.transform(folder, out=out, dtype=dtype, n_jobs=jobs, on_error=on_error)
+    labels = _write_lines(out.with_suffix(".labels.txt"), folder.labels)
+    paths = _write_lines(out.with_suffix(".paths.txt"), folder.paths)
+    emit({"features": str(out), "labels": str(labels), "paths": str(paths),
+          "encoder": str(encoder or kept), "rows": rows.shape[0], "columns": rows.shape[1],
+          "classes": len(folder.classes), "unreadable": len(used.failed_)}, as_json)  # fmt: skip
 
 
-def write_labels(features_path: Path, labels: object) -> Path:
-    """Write labels beside a feature file, a label a line."""
+def _fitted(encoder: Any, folder: Any, kept: Path, out: Path) -> Any:
+    """The encoder, fitted now or, when an extraction is gone on with, as it was fitted then."""
+    import nearkin
+
+    if out.exists() or out.with_name(out.name + ".part").exists():
+        before: Any = nearkin.load(kept) if kept.exists() else None
+        if type(before) is type(encoder) and before.get_params() == encoder.get_params():
+            return before
+        raise FileExistsError(
+            f"{out} is there, made with another encoder than this; delete it and {kept} to start "
+            "anew, or choose another --out"
+        )
+    encoder.fit(folder)
+    nearkin.save(encoder, kept)
+    return encoder
+
+
+def network(
+    path: Path, output: str | None, mean: str | None, scale: str | None, **more: Any
+) -> Any:
+    """An ONNX encoder with what was said about it."""
+    from nearkin.images import OnnxEncoder
+
+    given = {"mean": mean, "scale": scale}
+    values = {name: numbers(text, name, float) for name, text in given.items() if text is not None}
+    more |= {name: value[0] if len(value) == 1 else value for name, value in values.items()}
+    return OnnxEncoder(str(path.absolute()), output=output, **more).fit()
+
+
+def numbers(text: str, name: str, kind: Any) -> tuple[Any, ...]:
+    """Numbers between commas."""
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"--{name} {text!r}: numbers between commas are expected") from None
+
+
+def _write_lines(path: Path, lines: Iterable[object]) -> Path:
     from nearkin._files import replacing
 
-    path = features_path.with_suffix(".labels.txt")
     with replacing(path) as aside:
-        aside.write_text("".join(f"{label}\n" for label in labels), encoding="utf-8")  # type: ignore[attr-defined]
+        aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
@@ -76,6 +145,7 @@ def neighbors(
     from nearkin import neighbors as search
     from nearkin._files import replacing
 
+    places(out)
     X = datasets.read(rows).rows
     indices, distances = search.nearest(X, k, index=index, verbose=loud())
     with replacing(out) as aside, open(aside, "wb") as file:

@@ -1,100 +1,94 @@
-"""Commands about models: train, evaluate, classify, search, info."""
+"""Commands about models: train, evaluate, classify, search."""
 
 import csv
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkin.cli.data import Rows
-from nearkin.cli.output import Json, emit, loud, plain_warnings
+from nearkin.cli.info import summary
+from nearkin.cli.inputs import asked, labelled, needed, opened, places
+from nearkin.cli.options import (
+    Column,
+    Encoder,
+    Jobs,
+    Labels,
+    Model,
+    Queries,
+    Rows,
+    Skip,
+    with_settings,
+)
+from nearkin.cli.output import Json, emit, epoch_bar, loud, plain_warnings
 
-Model = Annotated[Path, typer.Argument(help="A model that 'nearkin train' wrote.")]
-Labels = Annotated[Path | None, typer.Option(help="Labels: .npy, or a label a line.")]
-Column = Annotated[str | None, typer.Option(help="Column of the file that holds the labels.")]
+if TYPE_CHECKING:
+    from nearkin.experiments.settings import Settings
+
+Baselines = Annotated[
+    str, typer.Option(help="retrieval, svm, lmnn, sl-ne, sl-de between commas; quick, all, none.")
+]
 
 
+@with_settings
 def train(
     rows: Rows,
     out: Annotated[Path, typer.Option(help="Model file to write (.safetensors).")],
+    settings: "Settings",
     labels: Labels = None,
     label_column: Column = None,
     neighbors: Annotated[Path | None, typer.Option(help="Lists from 'nearkin neighbors'.")] = None,
-    tune: Annotated[bool, typer.Option(help="Choose every setting on held-out rows.")] = False,
-    n_neighbors: Annotated[int, typer.Option(help="Neighbours to learn from and to vote.")] = 50,
-    rule: Annotated[str, typer.Option(help="A sampling rule: see the README.")] = "softmax",
-    margin: float = 0.02,
-    step_size: float = 0.2,
-    temperature: float = 0.1,
-    epochs: Annotated[int, typer.Option(help="Epochs, at most.")] = 20,
-    batch_size: Annotated[int, typer.Option(help="1 is the paper's algorithm.")] = 1,
-    early_stopping: Annotated[bool, typer.Option(help="Keep the best epoch.")] = False,
-    symmetric: bool = False,
-    psd: Annotated[bool, typer.Option("--psd", help="Keep M positive semidefinite.")] = False,
-    normalize: Annotated[bool, typer.Option(help="Keep the norm of M.")] = False,
-    rank: int | None = None,
-    index: Annotated[str, typer.Option(help="'auto', 'exact' or a faiss index string.")] = "auto",
-    preprocess: Annotated[bool, typer.Option(help="Centre, whiten, unit length.")] = True,
-    components: Annotated[int | None, typer.Option(help="PCA dimensions to keep.")] = None,
-    whitening: Annotated[float, typer.Option(help="0 to 1.")] = 0.5,
-    vote: Annotated[str, typer.Option(help="auto, similarity, power, softmax, top.")] = "auto",
-    ensemble: Annotated[str | None, typer.Option(help="SL-DE: pca, random, mixed …")] = None,
-    members: Annotated[int, typer.Option(help="Members of the ensemble.")] = 10,
-    dims: Annotated[int | None, typer.Option(help="Dimensions of a member.")] = None,
-    joint_epochs: Annotated[int, typer.Option(help="Rounds of joint refinement.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes for the ensemble.")] = 1,
+    jobs: Jobs = 1,
     cache_dir: Annotated[Path | None, typer.Option(help="Keeps finished members.")] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder to keep work in; removed when the model is written.")
     ] = None,
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between two writes.")] = 5.0,
     cluster: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Learn a similarity from labelled vectors and write a classifier to one file.
 
     Example: nearkin train digits.npz --out model.safetensors
 
-    Example: nearkin train x.npy --labels y.txt --ensemble pca --jobs 2 --out m.safetensors
+    Example: nearkin train x.npy --labels y.txt --ensemble pca --members 10 --out m.safetensors
 
-    With --checkpoint a run that was killed goes on when the same command is given again.
+    Example: nearkin train x.npy --labels y.txt --checkpoint work/ --out m.safetensors
+
+    With --checkpoint, a run that was killed goes on when the same command is given again.
+
+    Example: nearkin train x.npy --ensemble pca --cluster tcp://host:8786 --out m.safetensors
+
+    Example: nearkin train x.parquet --label-column kind --tune --out m.safetensors
     """
-    from contextlib import nullcontext
-
     import nearkin
 
-    if tune and checkpoint is not None:
+    settings.check()
+    if cluster is not None and settings.ensemble is None:
+        raise ValueError("--cluster learns the members of an ensemble; give --ensemble pca as well")
+    if settings.tune and checkpoint is not None:
         raise ValueError("--checkpoint keeps the work of one fit, --tune makes many: give one")
     keep = None if checkpoint is None else nearkin.Checkpoint(checkpoint, checkpoint_minutes)
-    X, y = _labelled(rows, labels, label_column)
-    with plain_warnings():
-        if tune:
-            model = nearkin.tune(X, y, random_state=seed, verbose=loud())
+    places(out)
+    with plain_warnings(), _connected(cluster) if cluster else nullcontext():
+        X, y = labelled(rows, labels, label_column)
+        if settings.tune:
+            model = nearkin.tune(
+                X, y, max_rows=settings.tune_rows, random_state=settings.seed, verbose=loud()
+            )
         else:
-            learner: Any = nearkin.SLNE(
-                n_neighbors=n_neighbors, rule=rule, margin=margin, step_size=step_size,
-                temperature=temperature, max_epochs=epochs, batch_size=batch_size,
-                early_stopping=early_stopping, symmetric=symmetric, psd=psd, normalize=normalize,
-                rank=rank, index=index, verbose=loud(),
-            )  # fmt: skip
-            if ensemble is not None:
-                learner = nearkin.SLDE(
-                    learner, projection=ensemble, n_members=members, n_components=dims,
-                    joint_epochs=joint_epochs, n_jobs=jobs, cache_dir=cache_dir,
-                )  # fmt: skip
-            prepare = nearkin.Preprocess(components, whitening=whitening) if preprocess else None
-            model = nearkin.SoftVotingKNN(
-                learner, n_neighbors=n_neighbors, vote=vote, index=index, random_state=seed,
-                preprocess=prepare,
-            )  # fmt: skip
-            with _connected(cluster) if cluster else nullcontext():
+            cache = None if cache_dir is None else str(cache_dir)
+            where = {"n_jobs": jobs, "cache_dir": cache, "verbose": loud()}
+            with epoch_bar(settings) as callback:
+                model = settings.classifier(X.shape[0], X.shape[1], callback, where)
                 model.fit(X, y, neighbors=_lists(neighbors), checkpoint=keep)
+            if getattr(model.similarity_, "interrupted_", False):
+                raise KeyboardInterrupt
     model.save(out)
-    if keep is not None and not getattr(model.similarity_, "interrupted_", False):
+    if keep is not None:
         keep.remove()
-    emit({"model": str(out)} | _summary(model), as_json)
+    emit({"model": str(out)} | summary(model), as_json)
 
 
 def _connected(address: str) -> Any:
@@ -106,162 +100,244 @@ def _connected(address: str) -> Any:
 def _lists(path: Path | None) -> Any:
     if path is None:
         return None
-    import numpy as np
-
-    with np.load(path, allow_pickle=False) as file:
-        if "indices" not in file:
-            raise ValueError(f"{path} holds no array 'indices'; 'nearkin neighbors' writes one")
-        return file["indices"]
-
-
-def _labelled(rows: Path, labels: Path | None, column: str | None) -> tuple[Any, Any]:
     from nearkin import datasets
 
-    data = datasets.read(rows, labels, column)
-    if data.labels is None:
-        raise ValueError(f"{rows} has no labels; give --labels FILE or --label-column NAME")
-    return data.rows, data.labels
-
-
-def _load(path: Path) -> Any:
-    import nearkin
-
-    model = nearkin.load(path)
-    if not hasattr(model, "predict_top"):
-        raise ValueError(f"{path} holds a {type(model).__name__}, not a classifier; train one with "
-                         "'nearkin train'")  # fmt: skip
-    return model
+    return datasets.read_array(path, "indices", "'nearkin neighbors' writes one")
 
 
 def evaluate(
     model: Model,
-    rows: Rows,
+    rows: Queries,
     labels: Labels = None,
     label_column: Column = None,
+    encoder: Encoder = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Folder to write plots to.")] = None,
+    baselines: Baselines = "none",
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for a baseline.")] = None,
+    names: Annotated[
+        Path | None, typer.Option(help="Image of each of the model's rows, a path a line.")
+    ] = None,
+    skip_unreadable: Skip = False,
+    jobs: Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Measure a model on labelled rows that it was not trained on.
+    """Measure a model on labelled rows or images that it was not trained on.
 
     Example: nearkin evaluate model.safetensors test.npz --report report.html
-    """
-    from nearkin.experiments import assessment
 
-    X, y = _labelled(rows, labels, label_column)
+    Example: nearkin evaluate runs/birds more-birds/ --baselines quick --report report.html
+    """
+    from nearkin.experiments import assessment, page
+    from nearkin.experiments import plots as drawings
+
+    others = chosen_baselines(baselines)
+    places(report)
+    found = opened(model, encoder)
     with plain_warnings():
-        result = assessment.assess(_load(model), X, y)
-    if report is not None:
-        assessment.write_report(report, result, str(model))
+        X, y, images = _test_rows(rows, labels, label_column, found, jobs, skip_unreadable)
+        result = assessment.assess(found.model, X, y)
+        if others:
+            result["baselines"] = assessment.baselines(found.model, X, y, others, time_limit)
+        if report is not None:
+            stored = found.names if names is None else _names(names, len(found.model.labels_))
+            strips = page.strips_of(found.model, X, y, stored, images)
+            page.write(report, result, _title(model), result.get("baselines", ()), strips)
+        if plots is not None:
+            drawings.save(plots, result)
     shown = {k: v for k, v in result.items() if as_json or not isinstance(v, list | dict)}
+    if others and not as_json:
+        shown |= {o["name"]: {"top 1": o["top1"], "top 3": o["top3"], "seconds": o["seconds"]}
+                  for o in result["baselines"]}  # fmt: skip
     emit(shown, as_json)
+
+
+def chosen_baselines(text: str) -> tuple[str, ...]:
+    """The baselines that a person named."""
+    from nearkin.experiments.assessment import BASELINES, QUICK, check_baselines
+
+    groups = {"none": (), "quick": QUICK, "all": tuple(BASELINES)}
+    names = groups.get(text, tuple(part.strip() for part in text.lower().split(",")))
+    check_baselines(names)
+    return names
+
+
+def _title(model: Path) -> str:
+    return model.resolve().name if model.is_dir() else model.name
+
+
+def _names(path: Path, n: int) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if len(lines) != n:
+        raise ValueError(f"--names {path} holds {len(lines)} lines for the {n} rows of the model")
+    return lines
+
+
+def _test_rows(
+    rows: Path, labels: Path | None, column: str | None, found: Any, jobs: int, skip: bool
+) -> tuple[Any, Any, list[str] | None]:
+    if not rows.is_dir():
+        return *labelled(rows, labels, column), None
+    import numpy as np
+
+    from nearkin.images import ImageFolder
+
+    folder, encoder = ImageFolder(rows), needed(found, rows)
+    X = encoder.transform(folder, n_jobs=jobs, on_error="skip" if skip else "raise")
+    lost = {name for name, _ in encoder.failed_}
+    kept = np.array([name not in lost for name in folder.paths])
+    some = folder[kept]
+    return X[kept], some.labels, some.paths
 
 
 def classify(
     model: Model,
-    rows: Rows,
+    rows: Queries,
     top: Annotated[int, typer.Option(help="Labels a row, best first.")] = 1,
     probabilities: Annotated[bool, typer.Option(help="Add the shares of the votes.")] = False,
+    encoder: Encoder = None,
+    out: Annotated[Path | None, typer.Option(help="File to write, in place of printing.")] = None,
+    skip_unreadable: Skip = False,
+    jobs: Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Label new rows; CSV on standard output, or JSON.
+    """Label new rows or images; CSV or JSON, printed or to a file.
 
     Example: nearkin classify model.safetensors q.npy --top 3 --json
+
+    Example: nearkin classify runs/birds unknown/ --probabilities --out labels.csv
     """
     import numpy as np
 
-    from nearkin import datasets
-
-    loaded, X = _load(model), datasets.read(rows).rows
-    p = loaded.predict_proba(X)
-    if not 1 <= top <= p.shape[1]:
-        raise ValueError(f"--top {top} must lie between 1 and the {p.shape[1]} classes")
+    places(out)
+    found = opened(model, encoder)
+    classes = found.model.classes_
+    if not 1 <= top <= len(classes):
+        raise ValueError(f"--top {top} must lie between 1 and the {len(classes)} classes")
+    with plain_warnings():
+        queries = asked(rows, found, jobs, skip_unreadable)
+        p = np.concatenate([found.model.predict_proba(block) for block in queries.blocks])
     order = np.argsort(-p, axis=1, kind="stable")[:, :top]
-    guesses, shares = loaded.classes_[order], np.take_along_axis(p, order, axis=1)
+    shares = np.take_along_axis(p, order, axis=1).astype(float).round(6).tolist()
+    lines = []
+    for i, (guess, share) in enumerate(zip(classes[order].tolist(), shares)):
+        line: dict[str, Any] = {} if queries.names is None else {"image": queries.names[i]}
+        if queries.names is not None and queries.names[i] in queries.lost:
+            guess, share = [], []
+        lines.append(line | {"labels": guess} | ({"probabilities": share} if probabilities else {}))
+    _deliver(lines, top, probabilities, out, as_json)
+
+
+def _deliver(
+    lines: list[dict[str, Any]], top: int, shares: bool, out: Path | None, as_json: bool
+) -> None:
+    import io
+    import json
+
+    text = io.StringIO(newline="")
     if as_json:
-        pairs = zip(guesses.tolist(), shares.astype(float).round(6).tolist())
-        lines = [{"labels": g} | ({"probabilities": s} if probabilities else {}) for g, s in pairs]
-        emit({"rows": lines}, True)
+        text.write(json.dumps({"rows": lines}, ensure_ascii=False) + "\n")
+    else:
+        writer = csv.writer(text, lineterminator="\n")
+        names = [f"label_{i + 1}" for i in range(top)] if top > 1 else ["label"]
+        first = ["image"] if lines and "image" in lines[0] else []
+        writer.writerow(first + names + [n.replace("label", "share") for n in names if shares])
+        for line in lines:
+            cells = [line[name] for name in first] + _filled(line["labels"], top)
+            writer.writerow(cells + (_filled(line["probabilities"], top) if shares else []))
+    if out is None:
+        sys.stdout.write(text.getvalue())
         return
-    writer = csv.writer(sys.stdout)
-    names = [f"label_{i + 1}" for i in range(top)] if top > 1 else ["label"]
-    writer.writerow(names + [n.replace("label", "share") for n in names if probabilities])
-    for g, s in zip(guesses.tolist(), shares.tolist()):
-        writer.writerow(g + ([f"{v:.4f}" for v in s] if probabilities else []))
+    from nearkin._files import replacing
+
+    with replacing(out) as aside:
+        aside.write_text(text.getvalue(), encoding="utf-8")
+
+
+def _filled(values: list[Any], n: int) -> list[Any]:
+    return values + [""] * (n - len(values))
 
 
 def search(
     model: Model,
-    rows: Rows,
+    rows: Queries,
     n: Annotated[int, typer.Option(help="Rows to find for each query.")] = 5,
+    encoder: Encoder = None,
+    names: Annotated[
+        Path | None, typer.Option(help="Name of each of the model's rows, a line each.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="HTML page of pictures to write, for images.")
+    ] = None,
+    skip_unreadable: Skip = False,
+    jobs: Jobs = 1,
     as_json: Json = False,
 ) -> None:
     """Find the most similar training rows, plain and learned side by side.
 
     Example: nearkin search model.safetensors q.npy --n 10
-    """
-    from nearkin import datasets
 
-    loaded = _load(model)
-    X = datasets.read(rows).rows
-    plain, learned = (loaded.kneighbors(X, n, rerank=rerank)[0] for rerank in (False, True))
-    label = loaded.classes_[loaded.labels_]
-    found: list[dict[str, Any]] = [
-        {"query": i, "plain": _named(p, label), "learned": _named(q, label)}
-        for i, (p, q) in enumerate(zip(plain, learned))
-    ]
+    Example: nearkin search runs/birds robin.jpg --report found.html
+    """
+    places(report)
+    found = opened(model, encoder)
+    stored = found.names if names is None else _names(names, len(found.model.labels_))
+    most = min(found.model.n_neighbors, len(found.model.labels_))
+    if not 1 <= n <= most:
+        raise ValueError(f"--n {n} must lie between 1 and {most}, the model's shortlist")
+    with plain_warnings():
+        queries = asked(rows, found, jobs, skip_unreadable)
+        pairs = [
+            (found.model.kneighbors(block, n, rerank=False), found.model.kneighbors(block, n))
+            for block in queries.blocks
+        ]
+    label = found.model.classes_[found.model.labels_]
+    result: list[dict[str, Any]] = []
+    for plain, learned in pairs:
+        for i in range(len(plain[0])):
+            query = len(result) if queries.names is None else queries.names[len(result)]
+            hits = {
+                kind: _hits(near[i], scores[i], label, stored)
+                for kind, (near, scores) in (("plain", plain), ("learned", learned))
+            }
+            result.append({"query": query} | hits)
+    if report is not None:
+        _page(report, result, stored)
     if as_json:
-        emit({"queries": found}, True)
+        emit({"queries": result}, True)
         return
-    for entry in found:
+    for entry in result:
         typer.echo(f"query {entry['query']}")
         for kind in ("plain", "learned"):
-            names = "  ".join(f"{hit['row']}:{hit['label']}" for hit in entry[kind])
-            typer.echo(f"  {kind:<8} {names}")
+            shown = "  ".join(
+                f"{hit.get('name', hit['row'])}:{hit['label']}" for hit in entry[kind]
+            )
+            typer.echo(f"  {kind:<8} {shown}")
 
 
-def _named(rows: Any, label: Any) -> list[dict[str, Any]]:
-    return [{"row": int(r), "label": label[r].item()} for r in rows]
+def _hits(near: Any, scores: Any, label: Any, names: list[str] | None) -> list[dict[str, Any]]:
+    return [
+        {"row": int(r), "label": label[r].item(), "similarity": round(float(s), 6)}
+        | ({} if names is None else {"name": names[r]})
+        for r, s in zip(near, scores)
+    ]
 
 
-def info(
-    file: Annotated[Path, typer.Argument(help="A model, feature file or neighbour file.")],
-    as_json: Json = False,
-) -> None:
-    """Say what is in a model, a feature file or a neighbour file.
+def _page(path: Path, result: list[dict[str, Any]], stored: list[str] | None) -> None:
+    if stored is None or not isinstance(result[0]["query"], str):
+        raise ValueError(
+            "--report shows pictures; ask with images, and give a run folder or --names"
+        )
+    from nearkin import report
+    from nearkin.experiments.strips import Shown, strip_html
 
-    Example: nearkin info model.safetensors
-    """
-    import numpy as np
-
-    if not file.exists():
-        raise FileNotFoundError(f"{file} does not exist; give a model, .npy or .npz file")
-    if file.suffix == ".npy":
-        from nearkin import datasets
-
-        array = datasets.read(file).rows
-        emit({"rows": array.shape[0], "columns": array.shape[1], "type": str(array.dtype)}, as_json)
-    elif file.suffix == ".npz":
-        with np.load(file, allow_pickle=False) as arrays:
-            emit({name: f"{arrays[name].dtype} {arrays[name].shape}" for name in arrays}, as_json)
-    else:
-        import nearkin
-
-        emit(_summary(nearkin.load(file)), as_json)
-
-
-def _summary(model: Any) -> dict[str, Any]:
-    """What a person wants to know of a model."""
-    result: dict[str, Any] = {"kind": type(model).__name__}
-    learner = getattr(model, "similarity_", model)
-    if hasattr(model, "database_"):
-        vote = f"{model.vote_.kind} {model.vote_.sharpness:g}"
-        result |= {"rows": len(model.database_), "columns": model.n_features_in_}
-        result |= {"classes": len(model.classes_), "vote": vote}
-    if hasattr(model, "calibration_accuracy_"):
-        result["held_out_accuracy"] = model.calibration_accuracy_
-    if learner is not None:
-        result["learner"] = type(learner).__name__
-        for name in ("rule", "n_neighbors", "n_epochs_", "n_skipped_", "n_members"):
-            if hasattr(learner, name):
-                result[name.rstrip("_")] = getattr(learner, name)
-    return result
+    strips = [
+        strip_html(
+            Shown(entry["query"], Path(entry["query"]).name),
+            *([Shown(hit["name"], str(hit["label"])) for hit in entry[kind]]
+              for kind in ("plain", "learned")),
+            judge=False,
+        )
+        for entry in result
+    ]  # fmt: skip
+    report.write_page(path, "Most similar images", f"{len(result)} queries", strips)

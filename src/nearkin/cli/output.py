@@ -1,13 +1,16 @@
-"""What commands print: text for people, JSON for machines."""
+"""What commands print: text for people, JSON for machines, bars for people who watch."""
 
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from nearkin.experiments.settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -27,8 +30,8 @@ def _readable(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, dict):
         return ", ".join(f"{k} {_readable(v)}" for k, v in value.items())
-    if isinstance(value, list):
-        return "; ".join(_readable(item) for item in value)
+    if isinstance(value, list | tuple):
+        return "; ".join(_readable(item) for item in value) or "–"
     return str(value)
 
 
@@ -38,7 +41,7 @@ def plain_warnings() -> Iterator[None]:
     before = warnings.showwarning
 
     def show(message: Any, *_: Any, **__: Any) -> None:
-        typer.echo(f"note: {message}", err=True)
+        typer.echo(f"note: {' '.join(str(message).split())}", err=True)
 
     warnings.showwarning = show
     try:
@@ -50,3 +53,26 @@ def plain_warnings() -> Iterator[None]:
 def loud() -> int:
     """Verbosity: progress for a person at a terminal, silence for everybody else."""
     return int(sys.stderr.isatty())
+
+
+def say(text: str) -> None:
+    """Tell a person at a terminal what is going on."""
+    if loud():
+        typer.echo(text, err=True)
+
+
+@contextmanager
+def epoch_bar(settings: "Settings") -> Iterator[Callable[[int, Any], object] | None]:
+    """A callback that moves a bar on standard error; None when nobody is looking.
+
+    Members of an ensemble are learned elsewhere and cannot move it.
+    """
+    if not loud() or settings.ensemble is not None:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("learning", total=settings.epochs)
+        yield lambda epoch, _: progress.update(task, completed=epoch)

@@ -1,11 +1,18 @@
 """Commands about whole runs: plan, run, demo."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkin.cli.output import Json, emit, plain_warnings
+from nearkin.cli.data import Numbers, Onnx, Output, Words, network
+from nearkin.cli.models import Baselines, chosen_baselines
+from nearkin.cli.options import Column, Jobs, Labels, Skip, with_settings
+from nearkin.cli.output import Json, emit, epoch_bar, loud, plain_warnings, say
+
+if TYPE_CHECKING:
+    from nearkin.experiments.settings import Settings
 
 
 def plan(
@@ -13,6 +20,7 @@ def plan(
     dims: Annotated[int, typer.Argument(help="Dimensions of a row.")],
     k: Annotated[int, typer.Argument(help="Neighbours a row.")] = 50,
     members: Annotated[int, typer.Option(help="Members of an ensemble; 0 is SL-NE.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Epochs, at most.")] = 20,
     as_json: Json = False,
 ) -> None:
     """Tell what a training run would take on this machine, by a probe of two seconds.
@@ -21,42 +29,64 @@ def plan(
     """
     from nearkin.experiments import planning
 
-    emit(planning.estimate(rows, dims, k, members), as_json)
+    emit(planning.estimate(rows, dims, k, members, epochs), as_json)
 
 
+@with_settings
 def run(
     source: Annotated[Path, typer.Argument(help="A folder of images, or a file of vectors.")],
+    settings: "Settings",
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/run"),
-    labels: Annotated[Path | None, typer.Option(help="Labels: .npy, or a label a line.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column with the labels.")] = None,
-    rule: str = "softmax",
-    n_neighbors: int = 50,
-    components: Annotated[int | None, typer.Option(help="PCA dimensions to keep.")] = None,
-    whitening: float = 0.5,
-    epochs: int = 20,
+    labels: Labels = None,
+    label_column: Column = None,
     test_share: Annotated[float, typer.Option(help="Rows kept for the evaluation.")] = 0.2,
-    jobs: Annotated[int, typer.Option(help="Processes for the features.")] = 1,
-    seed: int = 0,
+    baselines: Baselines = "quick",
+    onnx: Onnx = None,
+    output: Output = None,
+    mean: Numbers = None,
+    scale: Numbers = None,
+    words: Words = 2048,
+    skip_unreadable: Skip = False,
+    jobs: Jobs = 1,
     as_json: Json = False,
 ) -> None:
     """From images or vectors to an evaluated model; a second run goes on where the first stopped.
 
     Example: nearkin run birds/ --out runs/birds
+
+    Example: nearkin run digits.npz --out runs/digits --tune
+
+    Example: nearkin run birds/ --onnx net.onnx --output features --out runs/birds-net
     """
+    from nearkin.cli.inputs import beside
     from nearkin.experiments import pipeline
 
-    settings = pipeline.Settings(
-        rule=rule, n_neighbors=n_neighbors, components=components, whitening=whitening,
-        epochs=epochs, test_share=test_share, seed=seed,
-    )  # fmt: skip
+    encoder = None
+    if onnx is not None:
+        encoder = network(onnx, output, mean, scale)
+    elif source.is_dir():
+        from nearkin.images import LLC
+
+        encoder = LLC(words, random_state=settings.seed)
     with plain_warnings():
-        emit(pipeline.run(source, out, settings, labels, label_column, jobs), as_json)
+        result = pipeline.run(
+            pipeline.Source(
+                source, labels or beside(source), label_column, encoder, skip_unreadable
+            ),
+            out,
+            pipeline.Plan(settings, test_share, chosen_baselines(baselines)),
+            pipeline.How(jobs, say, partial(epoch_bar, settings), loud()),
+        )
+    emit(result, as_json)
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
 ) -> None:
-    """Compare plain kNN, a linear SVM and SL-NE on handwritten digits, and write a report."""
+    """Compare plain kNN, a linear SVM and SL-NE on handwritten digits, and write a report.
+
+    Example: nearkin demo --out demo
+    """
     from nearkin.experiments import digits
 
     digits.run(out, typer.echo)

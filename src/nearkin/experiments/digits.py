@@ -154,8 +154,7 @@ def _strips(split: Split) -> Iterator[str]:
             )
             for name, lists in near.items()
         )
-        query = report.picture(_pixels(Q[i]), title=str(truth[i]))
-        yield f'<div class="query">{query}<div>{strips}</div></div>'
+        yield report.query(_pixels(Q[i]), str(truth[i]), strips)
 
 
 def _pixels(row: NDArray[Any]) -> NDArray[np.uint8]:

@@ -1,180 +1,282 @@
 """From images or vectors to an evaluated model, in stages that are kept.
 
-A stage's output is one file, with a note beside it that says what it was made from. A stage is
-done again only if that has changed: its own settings, or the output of the stage before.
+::
+
+    images ─ encoder.safetensors ─ features.npy ┐
+    vectors ────────────────────────────────────┴ split.npz ─ preprocess.safetensors
+        ─ neighbors.npz ─ model.safetensors ─ evaluation.json ┐
+        └ baselines.json ─────────────────────────────────────┴ report.html
 """
 
-import fcntl
-import hashlib
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 import nearkin
 from nearkin import datasets
 from nearkin._files import replacing
-from nearkin._rules import RULES
-from nearkin._validation import check_choice, check_number
-from nearkin.experiments import assessment
+from nearkin.experiments import assessment, page
+from nearkin.experiments.settings import Settings
+from nearkin.experiments.stages import Stages, alone
+from nearkin.neighbors import nearest
+
+ENCODER, FEATURES, IMAGES = "encoder.safetensors", "features.npy", "images.json"
+SPLIT, PREPROCESS, NEIGHBORS = "split.npz", "preprocess.safetensors", "neighbors.npz"
+MODEL, NUMBERS, BASELINES, PAGE = (
+    "model.safetensors", "evaluation.json", "baselines.json", "report.html",
+)  # fmt: skip
+
+
+TIME_LIMIT = 120.0  # seconds for a baseline
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a run can be told."""
+class Source:
+    """Where rows come from: a folder of images with its encoder, or a file of vectors."""
 
-    rule: str = "softmax"
-    n_neighbors: int = 50
-    components: int | None = None
-    whitening: float = 0.5
-    epochs: int = 20
+    path: Path
+    labels: Path | None = None
+    label_column: str | None = None
+    encoder: Any = None  # LLC() if left out
+    skip_unreadable: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do with the rows."""
+
+    settings: Settings = field(default_factory=Settings)
     test_share: float = 0.2
-    seed: int = 0
+    baselines: tuple[str, ...] = ()
 
 
-def run(
-    source: Path,
-    out: Path,
-    settings: Settings,
-    labels: Path | None = None,
-    label_column: str | None = None,
-    jobs: int = 1,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class How:
+    """What does not change the result: processes, and whom to tell."""
+
+    jobs: int = 1
+    say: Callable[[str], object] = lambda _: None
+    watch: Callable[[], AbstractContextManager[Any]] = nullcontext  # gives a callback for epochs
+    verbose: int = 0
+
+
+@dataclass(frozen=True)
+class _Rows:
+    X: Any
+    y: NDArray[Any]
+    paths: list[str] | None = None
+
+    def __getitem__(self, which: Any) -> "_Rows":
+        paths = None if self.paths is None else [self.paths[i] for i in which]
+        return _Rows(self.X[which], self.y[which], paths)
+
+
+def run(source: Source, out: Path, plan: Plan, how: How | None = None) -> dict[str, Any]:
     """Run what is not done yet; return where things are and how good the model is."""
-    _check(source, settings)
+    how = how or How()
+    _check(source, plan)
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"--out {out} is not a folder; give a folder for the run")
     out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
-        stages = _Stages(out)
-        rows, truth = _vectors(stages, source, labels, label_column, settings, jobs)
-        train, test = train_test_split(
-            np.arange(len(truth)), test_size=settings.test_share, random_state=settings.seed
-        )
-        key = asdict(settings)
-        model = stages.get(
-            "model.safetensors", key, lambda path: _fit(rows, truth, train, settings).save(path)
-        )
+    with alone(out):
+        stages = Stages(out, how.say)
+        rows, base = _rows(stages, source, how)
+        train, test = _split(stages, rows, plan, base)
+        known, asked = rows[train], rows[test]
+        model = _model(stages, known, plan.settings, base, how)
         fitted = nearkin.load(model)
         numbers = stages.get(
-            "evaluation.json", {}, lambda path: _evaluate(fitted, rows[test], truth[test], path)
-        )
-        page = stages.get("report.html", {}, lambda path: _report(numbers, path))
+            NUMBERS, lambda path: _write(path, assessment.assess(fitted, asked.X, asked.y)),
+            after=[MODEL],
+        )  # fmt: skip
+        others = stages.get(
+            BASELINES,
+            lambda path: _write(
+                path, assessment.baselines(fitted, asked.X, asked.y, plan.baselines, TIME_LIMIT)
+            ),
+            plan.baselines, after=[MODEL],
+        )  # fmt: skip
+        shown = stages.get(
+            PAGE,
+            lambda path: page.write(
+                path, json.loads(numbers.read_text()), source.path.resolve().stem,
+                json.loads(others.read_text()),
+                page.strips_of(fitted, asked.X, asked.y, known.paths, asked.paths),
+            ),
+            after=[NUMBERS, BASELINES],
+        )  # fmt: skip
     result = json.loads(numbers.read_text())
-    return {"model": str(model), "report": str(page), "top_1": result["top_1"],
-            "map_plain": result["map_plain"], "map_learned": result["map_learned"],
+    names = ("top_1", "top_1_mean_per_class", "map_plain", "map_learned")
+    return {"model": str(model), "report": str(shown), **{name: result[name] for name in names},
             "done_before": stages.kept, "done_now": stages.made}  # fmt: skip
 
 
-def _check(source: Path, settings: Settings) -> None:
-    if not source.exists():
-        raise FileNotFoundError(f"{source} does not exist; give a folder of images or a file")
-    check_choice("rule", settings.rule, RULES)
-    check_number("n_neighbors", settings.n_neighbors, 1)
-    if not 0 < settings.test_share < 1:
-        raise ValueError(f"test_share={settings.test_share} must lie between 0 and 1")
+def _check(source: Source, plan: Plan) -> None:
+    if not source.path.exists():
+        raise FileNotFoundError(f"{source.path} does not exist; give a folder of images or a file")
+    plan.settings.check()
+    assessment.check_baselines(plan.baselines)
+    if not 0 < plan.test_share < 1:
+        raise ValueError(f"test_share={plan.test_share} must lie between 0 and 1")
 
 
-def _vectors(
-    stages: "_Stages",
-    source: Path,
-    labels: Path | None,
-    column: str | None,
-    settings: Settings,
-    jobs: int,
-) -> tuple[Any, Any]:
-    if not source.is_dir():
-        data = datasets.read(source, labels, column)
-        if data.labels is None:
-            raise ValueError(f"{source} has no labels; give --labels FILE or --label-column NAME")
-        stages.seen(source, labels)
-        return data.rows, data.labels
+def _write(path: Path, result: Any) -> None:
+    path.write_text(json.dumps(result, indent=1, default=_number), encoding="utf-8")
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _rows(stages: Stages, source: Source, how: How) -> tuple[_Rows, str]:
+    """All rows, and the name of the source or stage that they come from."""
+    if source.path.is_dir():
+        return _features(stages, source, how), FEATURES
+    data = datasets.read(source.path, source.labels, source.label_column)
+    if data.labels is None:
+        raise ValueError(f"{source.path} has no labels; give --labels FILE or --label-column NAME")
+    datasets.check_finite(data.rows, source.path)
+    stages.source("vectors", source.path, source.labels)
+    return _Rows(data.rows, np.asarray(data.labels)), "vectors"
+
+
+def _features(stages: Stages, source: Source, how: How) -> _Rows:
     from nearkin.images import LLC, ImageFolder
 
-    folder = ImageFolder(source)
-    stages.seen(*map(Path, folder.paths))
+    folder = ImageFolder(source.path.absolute())  # the page may be made from elsewhere
+    stages.source("images", *map(Path, folder.paths))
+    encoder = source.encoder or LLC()
+    network = getattr(encoder, "model", None)
+    stages.source("network", None if network is None else Path(network))
+    settings = {"kind": type(encoder).__name__} | {
+        name: str(value) for name, value in encoder.get_params().items()
+    }
+    made = stages.get(
+        ENCODER, lambda path: nearkin.save(encoder.fit(folder), path), settings,
+        after=["images", "network"],
+    )  # fmt: skip
 
     def extract(path: Path) -> None:
-        LLC(random_state=settings.seed).fit(folder).transform(folder, out=path, n_jobs=jobs)
+        fitted = nearkin.load(made)
+        on_error = "skip" if source.skip_unreadable else "raise"
+        fitted.transform(folder, out=path, n_jobs=how.jobs, on_error=on_error)
+        lost = [folder.paths.index(name) for name, _ in fitted.failed_]
+        with replacing(path.with_name(IMAGES)) as part:
+            _write(part, {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost})
 
-    # Extraction resumes by itself, from files of its own beside the feature file.
-    rows = stages.get("features.npy", {"seed": settings.seed}, extract, aside=False)
-    return np.load(rows, mmap_mode="r"), folder.labels
-
-
-def _fit(rows: Any, labels: Any, train: Any, settings: Settings) -> Any:
-    learner = nearkin.SLNE(
-        n_neighbors=settings.n_neighbors, rule=settings.rule, max_epochs=settings.epochs
-    )
-    most = min(len(train), rows.shape[1])
-    components = settings.components or min(most, 3_000)
-    model = nearkin.SoftVotingKNN(
-        learner,
-        n_neighbors=settings.n_neighbors,
-        preprocess=nearkin.Preprocess(components, whitening=settings.whitening),
-        random_state=settings.seed,
-    )
-    return model.fit(rows[np.sort(train)], np.asarray(labels)[np.sort(train)])
+    left = [FEATURES + ".part", FEATURES + ".journal", IMAGES]
+    path = stages.get(FEATURES, extract, source.skip_unreadable, after=[ENCODER], resumable=left)
+    lost = json.loads(path.with_name(IMAGES).read_text())["lost"]
+    rows = _Rows(np.load(path, mmap_mode="r"), folder.labels, folder.paths)
+    return rows if not lost else rows[np.setdiff1d(np.arange(len(folder)), lost)]
 
 
-def _evaluate(model: Any, rows: Any, truth: Any, path: Path) -> None:
-    path.write_text(json.dumps(assessment.assess(model, rows, truth)))
+def _split(
+    stages: Stages, rows: _Rows, plan: Plan, base: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to learn from and rows to test on: each class in its share, where it is large enough."""
+    seed = plan.settings.seed
+
+    def draw(path: Path) -> None:
+        n = len(rows.y)
+        counts = np.unique(rows.y, return_counts=True)[1]
+        enough = counts.min() >= 2 and len(counts) <= min(plan.test_share, 1 - plan.test_share) * n
+        train, test = train_test_split(
+            np.arange(n), test_size=plan.test_share, random_state=seed,
+            stratify=rows.y if enough else None,
+        )  # fmt: skip
+        with open(path, "wb") as file:
+            np.savez(file, train=np.sort(train), test=np.sort(test))
+
+    with np.load(stages.get(SPLIT, draw, [plan.test_share, seed], after=[base])) as split:
+        return split["train"], split["test"]
 
 
-def _report(numbers: Path, path: Path) -> None:
-    assessment.write_report(path, json.loads(numbers.read_text()), "nearkin run")
+def _model(stages: Stages, rows: _Rows, settings: Settings, base: str, how: How) -> Path:
+    shape = rows.X.shape
+    if settings.tune:
+        chosen = {"tune_rows": settings.tune_rows, "seed": settings.seed}
+        return stages.get(
+            MODEL,
+            lambda path: nearkin.tune(
+                rows.X, rows.y, max_rows=settings.tune_rows, random_state=settings.seed,
+                verbose=how.verbose,
+            ).save(path),
+            chosen, after=[base, SPLIT],
+        )  # fmt: skip
+    transformer = _preprocess(stages, rows, settings, base)
+    final = settings.resolved(*shape)
+    k = min(final.n_neighbors or 1, len(rows.y) - 1)
+    lists = stages.get(
+        NEIGHBORS, lambda path: _search(path, rows.X, transformer, k, settings.index, how.verbose),
+        [k, settings.index], after=[base, SPLIT, PREPROCESS],
+    )  # fmt: skip
+
+    def fit(path: Path) -> None:
+        members = path.with_name("members")
+        where: dict[str, Any] = {"n_jobs": how.jobs, "cache_dir": str(members)}
+        with np.load(lists) as file, how.watch() as callback:
+            model = settings.classifier(shape[0], shape[1], callback, where)
+            model.set_params(preprocess=transformer)
+            model.fit(rows.X, rows.y, neighbors=file["indices"])
+        if getattr(model.similarity_, "interrupted_", False):
+            raise KeyboardInterrupt  # a model that is kept is whole
+        model.save(path)
+        shutil.rmtree(members, ignore_errors=True)
+
+    return stages.get(MODEL, fit, settings.as_dict(), after=[NEIGHBORS], resumable=["members"])
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the system lets go of however the process ends."""
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(
-                f"another process is at work in {folder}; wait for it or give another folder"
-            ) from None
-        yield
+def _preprocess(stages: Stages, rows: _Rows, settings: Settings, base: str) -> Any:
+    """The fitted preprocessing, or None."""
+    made = settings.transformer(*rows.X.shape)
 
-
-class _Stages:
-    """Outputs of a run folder, each with a note of what it was made from."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.chain = folder, ""
-        self.kept: list[str] = []
-        self.made: list[str] = []
-
-    def seen(self, *files: Path | None) -> None:
-        """Let everything that follows depend on these files."""
-        stats = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files if f is not None]
-        self.chain = _digest(self.chain, stats)
-
-    def get(
-        self, name: str, settings: Any, make: Callable[[Path], None], aside: bool = True
-    ) -> Path:
-        """The output `name`, made now unless it is there and made from the same."""
-        self.chain = _digest(self.chain, name, settings)
-        path, note = self.folder / name, self.folder / f"{name}.made-from"
-        if path.exists() and note.exists() and note.read_text() == self.chain:
-            self.kept.append(name)
-            return path
-        note.unlink(missing_ok=True)
-        if aside:
-            with replacing(path) as part:
-                make(part)
+    def fit(path: Path) -> None:
+        if made is None:
+            path.write_bytes(b"")
         else:
-            path.unlink(missing_ok=True)
-            make(path)
-        with replacing(note) as part:
-            part.write_text(self.chain)
-        self.made.append(name)
-        return path
+            nearkin.save(made.fit(rows.X), path)
+
+    chosen = None if made is None else " ".join(repr(made).split())
+    path = stages.get(PREPROCESS, fit, chosen, after=[base, SPLIT])
+    return None if made is None else nearkin.load(path)
 
 
-def _digest(*parts: Any) -> str:
-    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+def _search(path: Path, X: Any, transformer: Any, k: int, index: str, verbose: int) -> None:
+    rows = X if transformer is None else transformer.transform(X)
+    indices, distances = nearest(rows, k, index=index, verbose=verbose)
+    with open(path, "wb") as file:
+        np.savez(file, indices=indices, distances=distances)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A model, the encoder that goes with it, and the images of its rows, as far as known."""
+
+    model: Any
+    encoder: Any = None
+    names: list[str] | None = None
+
+
+def opened(folder: Path) -> Finished:
+    """The model of a run folder, with what is needed to use it on images."""
+    if not (folder / MODEL).exists():
+        raise FileNotFoundError(
+            f"{folder} holds no {MODEL}; give a folder that 'nearkin run' has finished, or a model"
+        )
+    model = nearkin.load(folder / MODEL)
+    if not (folder / ENCODER).exists():
+        return Finished(model)
+    images = json.loads((folder / IMAGES).read_text(encoding="utf-8"))
+    kept = np.setdiff1d(np.arange(len(images["paths"])), images["lost"])
+    with np.load(folder / SPLIT) as split:
+        names = [images["paths"][kept[i]] for i in split["train"]]
+    return Finished(model, nearkin.load(folder / ENCODER), names)

@@ -1,18 +1,24 @@
 """What a training run will take on this machine: memory, disk and time, from a short probe."""
 
 import time
+import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkin import _memory
-from nearkin._blas import multiply_into, serial_blas
-from nearkin._kernel import pair_scores
 from nearkin._threads import limited
 from nearkin._validation import check_number
-from nearkin.neighbors import EXACT_ROWS
+from nearkin.neighborhoods import Neighborhoods
+from nearkin.neighbors import EXACT_ROWS, nearest
+from nearkin.slne import SLNE
 
-PROBE_SECONDS = 0.6
+PROBE_SECONDS = 0.7  # for the learner; the search for neighbours takes less
+PROBE_FLOATS = 16 << 20  # rows to draw neighbours from: more than the caches hold
+MOST_DIMS = 8_192  # probed; beyond, the matrix products decide and the cost grows with dims²
+MOST_DEGREE = 2_000
 DEGREE = 1.4  # edges a row after symmetrising, in units of k (measured on real data)
 
 
@@ -24,8 +30,16 @@ def memory(rows: int, dims: int, k: int, members: int = 0) -> _memory.Stages:
     return _memory.ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
 
 
-def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
+def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -> dict[str, Any]:
     """Memory, disk and seconds to expect for a fit.
+
+    Parameters
+    ----------
+    rows, dims, k : int
+        Of the data as the learner gets it, after preprocessing.
+    members : int
+        Of an ensemble whose members share the dimensions; 0 is a single learner.
+    epochs : int
 
     Examples
     --------
@@ -33,23 +47,31 @@ def estimate(rows: int, dims: int, k: int, members: int = 0) -> dict[str, Any]:
     >>> plan["rows_MiB"], plan["seconds_an_epoch"] > 0
     (2.4, True)
     """
-    for name, value, low in (("rows", rows, 2), ("dims", dims, 1), ("k", k, 1)):
+    limits = (("rows", rows, 2), ("dims", dims, 1), ("k", k, 1), ("members", members, 0),
+              ("epochs", epochs, 1))  # fmt: skip
+    for name, value, low in limits:
         check_number(name, value, low)
     if k >= rows:
         raise ValueError(f"k={k} must be smaller than the number of rows, {rows}")
+    if members > dims:
+        raise ValueError(f"members={members} cannot share {dims} dims; give at most {dims}")
     edges, stages = DEGREE * k * rows, memory(rows, dims, k, members)
-    flops, gather = _product_speed(), _gather_speed(dims)
     width = max(1, dims // members) if members else dims
-    per_row = 4.0 * width**2 / flops + DEGREE * k * width * 4 / gather
+    epoch = rows * _step_seconds(rows, width, k, bool(members)) * max(1, members)
+    search = float(rows) ** 2 * _pair_seconds(rows, dims, k)
     result: dict[str, Any] = {
         "rows_MiB": _mib(4.0 * rows * dims),
         "graph_MiB": _mib(4 * edges),
         "matrix_MiB": _mib(4.0 * dims**2),
         "memory_beside_rows_MiB": {s: _mib(size) for s, size in stages.items()},
         "memory_there_MiB": _mib(_memory.available() or 0),
-        "seconds_an_epoch": round(rows * per_row * max(1, members), 2),
-        "seconds_for_exact_neighbors": round(2.0 * rows * rows * dims / flops, 1),
+        "disk_for_rows_and_model_MiB": _mib(4.0 * (2 * rows * dims + dims**2)),
+        "disk_for_neighbors_MiB": _mib(8.0 * rows * k),
+        "seconds_for_exact_neighbors": _rounded(search),
         "neighbors": "exact" if rows <= EXACT_ROWS else "approximate by default: faster",
+        "seconds_an_epoch": _rounded(epoch),
+        "seconds_for_all_epochs": _rounded(epoch * epochs),
+        "note": "as busy as the machine is now; choosing the vote takes a second fit",
     }
     if members:
         result["disk_MiB_a_member"] = _mib(4.0 * rows * width)
@@ -60,27 +82,56 @@ def _mib(size: float) -> float:
     return round(size / 2**20, 1)
 
 
-def _product_speed(size: int = 1_024) -> float:
-    A = np.ones((size, size), np.float32)
-    out = np.empty_like(A)
-    with serial_blas():
-        return 2.0 * size**3 / _fastest(lambda: multiply_into(out, A, A))
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.3g}")
 
 
-def _gather_speed(dims: int) -> float:
-    """Bytes a second of scoring rows in random order, on one core, as learning does."""
-    rows = np.ones((max(1_000, (256 << 18) // dims), dims), np.float32)
-    near = np.random.default_rng(0).integers(0, len(rows), (32, 200)).astype(np.int32)
-    queries = rows[:32]
-    with limited(1):
-        return near.size * dims * 4 / _fastest(lambda: pair_scores(queries, rows, near))
+def _sample(rows: int, dims: int) -> NDArray[np.float32]:
+    n = max(4, min(rows, PROBE_FLOATS // dims))
+    X = np.random.default_rng(0).random((n, dims), np.float32) - np.float32(0.5)
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def _fastest(work: Any) -> float:
-    work()  # compile, touch
-    best, began = np.inf, time.perf_counter()
-    while time.perf_counter() - began < PROBE_SECONDS:
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return float(best)
+def _step_seconds(rows: int, dims: int, k: int, alone: bool) -> float:
+    """Seconds a row of an epoch, by learning from some rows with neighbours all over the place."""
+    probed, degree = min(dims, MOST_DIMS), min(int(DEGREE * k) + 1, MOST_DEGREE)
+    X = _sample(rows, probed)
+    _epoch(X, degree, 32)  # compiled code is loaded
+    few = min(256, len(X))
+    guess = max(_epoch(X, degree, few), 1e-6) / few
+    many = int(np.clip(PROBE_SECONDS / guess, few, len(X)))
+    with limited(1) if alone else nullcontext():
+        seconds = _epoch(X, degree, many) / many
+    return seconds * (dims / probed) ** 2 * max(1.0, DEGREE * k / degree)
+
+
+def _epoch(X: NDArray[np.float32], degree: int, visited: int) -> float:
+    """Seconds of one epoch in which only the first rows have neighbours."""
+    n = len(X)
+    visited = min(visited, n)
+    indptr = np.minimum(np.arange(n + 1), visited).astype(np.int64) * degree
+    indices = np.random.default_rng(1).integers(0, n, visited * degree).astype(np.int32)
+    targets = np.where(np.arange(n) < visited, degree // 2, 0).astype(np.int32)
+    labels = np.arange(n) % 2
+    model = SLNE(rule="softmax", max_epochs=1, tol=0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, labels, neighbors=Neighborhoods(indptr, indices, targets))
+    return model.history_[0]["seconds"]
+
+
+def _pair_seconds(rows: int, dims: int, k: int) -> float:
+    """Seconds a pair of rows of the exact search."""
+    probed = min(dims, MOST_DIMS)
+    X = _sample(rows, probed)
+    k, few, many = min(k, len(X)), 2, min(512, len(X))
+
+    def search(queries: int) -> float:
+        began = time.perf_counter()
+        nearest(X, k, queries=X[:queries], index="exact")
+        return time.perf_counter() - began
+
+    search(few)
+    # What a search costs before its first query is shared by thousands in earnest.
+    extra = max(search(many) - search(few), 1e-7)
+    return extra / ((many - few) * len(X)) * dims / probed

@@ -63,7 +63,7 @@ class ImageFolder:
                 f"root={str(root)!r}: expected a folder with one sub-folder a class, but {found}"
             )
         found_classes = {
-            entry.name: sorted(_images_below(entry, base), key=lambda path: path.parts)
+            entry.name: sorted(_images_below(Path(entry.path), base), key=lambda path: path.parts)
             for entry in _entries(base)
             if entry.is_dir()
         }
@@ -125,6 +125,20 @@ class ImageFolder:
         return f"<ImageFolder: {len(self):,} images in {len(self.classes):,} classes>"
 
 
+def unlabelled(path: str | os.PathLike[str]) -> list[str]:
+    """The images at `path`, a file or a folder of any layout, sorted by path."""
+    place = Path(path)
+    if not place.is_dir():
+        return [str(place)]
+    found = sorted(_images_below(place), key=lambda path: path.parts)
+    if not found:
+        raise ValueError(
+            f"{str(path)!r} holds no images; expected files with one of the endings "
+            f"{' '.join(SUFFIXES)}"
+        )
+    return [str(path) for path in found]
+
+
 def sources_of(images: "ImageFolder | Sequence[Source]") -> list[Source]:
     """The rows of a folder, or of a list of paths or of encoded images."""
     if isinstance(images, ImageFolder):
@@ -158,10 +172,10 @@ def _is_image(entry: "os.DirEntry[str]") -> bool:
     )
 
 
-def _images_below(folder: "os.DirEntry[str]", base: Path) -> Iterator[Path]:
-    waiting = [Path(folder.path)]
+def _images_below(folder: Path, base: Path | None = None) -> Iterator[Path]:
+    waiting = [folder]
     # Starting with the root: a link up to it would make every image one of this class.
-    seen = {_identity(base)}
+    seen = set() if base is None else {_identity(base)}
     while waiting:
         current = waiting.pop()
         if _identity(current) in seen:

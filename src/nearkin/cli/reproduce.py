@@ -1,0 +1,40 @@
+"""The command that runs the paper again: reproduce."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearkin.cli.output import plain_warnings
+
+
+def reproduce(
+    item: Annotated[str, typer.Argument(help="table1 … table4, figure1 … figure5, or all.")],
+    data: Annotated[Path, typer.Option(help="Folder with caltech101.tar, mnist.npz, …")],
+    out: Annotated[Path, typer.Option(help="Folder for results and for what is kept.")] = Path(
+        "runs/paper"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, a few minutes.")] = False,
+    splits: Annotated[int, typer.Option(help="Random splits for Table 3.")] = 1,
+    again: Annotated[bool, typer.Option("--again", help="Measure anew; keep features.")] = False,
+    jobs: Annotated[int, typer.Option(help="Processes for features and ensembles.")] = 2,
+    results: Annotated[Path | None, typer.Option(help="Markdown file to write.")] = None,
+) -> None:
+    """Run the paper's tables and figures, its figures beside ours; a second call goes on.
+
+    Example: nearkin reproduce all --data DIR --out runs/paper
+    """
+    from nearkin._validation import check_choice, check_number
+    from nearkin.experiments.paper import ITEMS
+
+    check_choice("item", item, ("all", *ITEMS))
+    for name, value in (("splits", splits), ("jobs", jobs)):
+        check_number(name, value, 1)
+    if not data.is_dir():
+        raise FileNotFoundError(f"--data {data} is not a folder; give the one that holds the data")
+    from nearkin.experiments.paper.common import Setup
+    from nearkin.experiments.paper.reproduction import reproduce as run
+
+    setup = Setup(data, out, quick, splits, again, jobs, typer.echo)
+    with plain_warnings():
+        run(item, setup, results)

@@ -1,0 +1,269 @@
+"""Every command through its real entry point."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nearkin as package
+from cli.conftest import NEARKIN, QUIET, answer, nearkin, script
+from nearkin.experiments.settings import Settings
+
+COMMANDS = ["features", "neighbors", "train", "evaluate", "classify", "search", "info", "plan",
+            "run", "demo"]  # fmt: skip
+
+
+def test_help_version_and_completion():
+    top = script("--help")
+    assert top.returncode == 0
+    assert all(name in top.stdout for name in COMMANDS)
+    assert "Exit codes" in top.stdout
+    assert nearkin("--version").stdout.strip() == package.__version__
+    shown = script("--show-completion", "bash")
+    assert shown.returncode == 0
+    assert "complete" in shown.stdout
+    assert "nearkin" in shown.stdout
+
+
+def test_every_command_has_an_example():
+    for name in COMMANDS:
+        result = nearkin(name, "--help")
+        assert result.returncode == 0
+        assert f"Example: nearkin {name}" in " ".join(result.stdout.split())
+
+
+def test_every_command_as_installed(pictures, tmp_path):
+    """One after the other on the same files, each from a cold start."""
+    features, near, model = (tmp_path / name for name in ("f.npy", "n.npz", "m.safetensors"))
+    encoder = tmp_path / "f.encoder.safetensors"
+    for arguments in (
+        ["features", pictures / "stripes", "--words", 16, "--out", features],
+        ["neighbors", features, "--k", 10, "--out", near],
+        ["train", features, "--n-neighbors", 10, "--no-preprocess", "--neighbors", near,
+         "--out", model],
+        ["evaluate", model, pictures / "more", "--encoder", encoder],
+        ["classify", model, pictures / "more", "--encoder", encoder],
+        ["search", model, pictures / "more", "--encoder", encoder, "--n", 2],
+        ["info", model],
+        ["plan", 1000, 10, 5],
+        ["run", features, "--out", tmp_path / "run", "--baselines", "none", "--epochs", 2],
+    ):  # fmt: skip
+        result = script(*arguments, "--json")
+        assert result.returncode == 0, (arguments[0], result.stderr)
+        assert json.loads(result.stdout)
+
+
+def test_completion_of_a_command():
+    words = {"COMP_WORDS": "nearkin cla", "COMP_CWORD": "1", "_NEARKIN_COMPLETE": "complete_bash"}
+    result = subprocess.run([NEARKIN], env=QUIET | words, capture_output=True, text=True)
+    assert result.stdout.split() == ["classify"]
+
+
+def test_import_and_help_load_nothing_heavy():
+    heavy = "{'numpy', 'numba', 'scipy', 'sklearn', 'faiss', 'PIL', 'matplotlib'}"
+    code = f"import sys, nearkin, nearkin.cli; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_every_parameter_of_the_estimators_is_an_option():
+    other = {"max_epochs": "epochs", "n_components": "components", "n_members": "members",
+             "projection": "ensemble", "n_features": "lift", "random_state": "seed"}  # fmt: skip
+    elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "cache_dir", "learner",
+                 "similarity", "preprocess"}  # fmt: skip
+    options = Settings().as_dict()
+    for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,
+                 package.FourierLift):  # fmt: skip
+        for name in set(kind().get_params(deep=False)) - elsewhere:
+            assert other.get(name, name) in options
+
+
+def test_options_reach_the_estimators():
+    told = Settings(
+        rule="all", n_neighbors=7, margin=0.1, epochs=3, ensemble="random", members=4, dims=5,
+        weights="accuracy", shortlist=9, hub_share=0.5, whitening=0.25, lift=20,
+        bandwidth=2.0, refit=False, vote="power", sharpness=3.0, seed=5,
+    )  # fmt: skip
+    model = told.classifier(rows=100, columns=8)
+    assert (model.n_neighbors, model.hub_share, model.refit) == (9, 0.5, False)
+    assert (model.vote, model.sharpness, model.random_state) == ("power", 3.0, 5)
+    ensemble, learner = model.similarity, model.similarity.learner
+    assert (ensemble.projection, ensemble.n_members, ensemble.n_components) == ("random", 4, 5)
+    assert ensemble.weights == "accuracy"
+    assert (learner.rule, learner.n_neighbors, learner.max_epochs) == ("all", 7, 3)
+    assert (model.preprocess.n_features, model.preprocess.bandwidth) == (20, 2.0)
+    assert model.preprocess.preprocess.whitening == 0.25
+    wide = Settings().classifier(rows=100, columns=1_000).similarity
+    assert (wide.rule, wide.n_neighbors) == ("hardest", 99)
+
+
+def test_demo(tmp_path):
+    result = nearkin("demo", "--out", tmp_path / "demo")
+    assert result.returncode == 0, result.stderr
+    assert "SL-NE, hardest" in result.stdout
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert page.count("<img") > 100
+    assert "linear SVM" in page
+
+
+def test_info(files):
+    about = answer("info", files / "model.safetensors")
+    assert (about["rows"], about["columns"], about["classes"]) == (600, 64, 10)
+    assert answer("info", files / "q.npy") == {"rows": 10, "columns": 64, "type": "float32"}
+    text = nearkin("info", files / "model.safetensors").stdout
+    assert "rule" in text
+    assert "softmax" in text
+
+
+def test_classify_and_search(files, tmp_path):
+    model, asked = files / "model.safetensors", files / "q.npy"
+    rows = answer("classify", model, asked, "--top", 3, "--probabilities")["rows"]
+    fitted = package.load(model)
+    X = np.load(asked)
+    assert [row["labels"] for row in rows] == fitted.predict_top(X, 3).tolist()
+    for row, p in zip(rows, fitted.predict_proba(X)):
+        assert row["probabilities"] == pytest.approx(np.sort(p)[::-1][:3], abs=1e-5)
+    table = nearkin("classify", model, asked, "--out", tmp_path / "labels.csv")
+    assert (table.returncode, table.stdout) == (0, "")
+    read = list(csv.DictReader(io.StringIO((tmp_path / "labels.csv").read_text())))
+    assert [row["label"] for row in read] == [row["labels"][0] for row in rows]
+    found = answer("search", model, asked, "--n", 4)["queries"]
+    for rerank, kind in ((False, "plain"), (True, "learned")):
+        near = fitted.kneighbors(X, 4, rerank=rerank)[0]
+        assert [[hit["row"] for hit in entry[kind]] for entry in found] == near.tolist()
+
+
+def test_evaluate(files, tmp_path):
+    page, plots = tmp_path / "report.html", tmp_path / "plots"
+    result = answer(
+        "evaluate", files / "model.safetensors", files / "test.npz", "--report", page,
+        "--plots", plots, "--baselines", "quick",
+    )  # fmt: skip
+    with np.load(files / "test.npz") as test:
+        accuracy = package.load(files / "model.safetensors").score(test["X"], test["y"])
+    assert result["top_1"] == pytest.approx(accuracy)
+    assert result["map_learned"] > result["map_plain"]
+    assert [o["name"] for o in result["baselines"]] == ["Retrieval", "Linear SVM"]
+    assert all(0.8 < o["top1"] <= 1 for o in result["baselines"])
+    assert sum(c["count"] for c in result["confusions"]) <= round((1 - accuracy) * 200)
+    text = page.read_text()
+    for part in ("Most confused", "Linear SVM", "data:image/png", "Can the votes be trusted"):
+        assert part in text
+    assert "http" not in text  # nothing is fetched from elsewhere
+    assert sorted(path.name for path in plots.iterdir()) == ["calibration.png", "retrieval.png"]
+
+
+def test_neighbors_then_train_an_ensemble(files, tmp_path):
+    made = answer(
+        "neighbors", files / "rows.npy", "--k", 30, "--recall", "--out", tmp_path / "n.npz"
+    )
+    assert made["recall"] == 1.0
+    about = answer("info", tmp_path / "n.npz")
+    assert (about["rows"], about["k"]) == (600, 30)
+    trained = answer(
+        "train", files / "rows.npy", "--labels", files / "labels.txt", "--ensemble", "pca",
+        "--members", 4, "--n-neighbors", 30, "--neighbors", tmp_path / "n.npz", "--no-preprocess",
+        "--vote", "power", "--out", tmp_path / "e.safetensors",
+    )  # fmt: skip
+    assert (trained["learner"], trained["n_members"], trained["vote"]) == ("SLDE", 4, "power 4")
+
+
+def test_formats_give_the_same_model(files, tmp_path):
+    with np.load(files / "digits.npz") as digits:
+        frame = pd.DataFrame(digits["X"], columns=[f"c{i}" for i in range(64)])
+        frame["kind"] = digits["y"]
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    expected = package.load(files / "model.safetensors").similarity_.matrix_
+    for name in ("x.parquet", "x.csv"):
+        out = tmp_path / f"{name}.safetensors"
+        answer("train", tmp_path / name, "--label-column", "kind", "--out", out)
+        np.testing.assert_array_equal(package.load(out).similarity_.matrix_, expected)
+
+
+def test_plan():
+    plan = answer("plan", 1_200_000, 1_000, 500)
+    assert plan["rows_MiB"] == pytest.approx(4577.6, abs=0.1)
+    assert plan["graph_MiB"] == pytest.approx(4 * 1.4 * 500 * 1_200_000 / 2**20, abs=0.1)
+    assert plan["seconds_for_all_epochs"] == pytest.approx(20 * plan["seconds_an_epoch"], rel=0.02)
+
+
+def test_features_of_images_for_train_and_classify(pictures, tmp_path):
+    made = answer("features", pictures / "stripes", "--words", 32, "--out", tmp_path / "f.npy")
+    assert (made["rows"], made["columns"], made["classes"]) == (48, 32 * 21, 3)
+    model = tmp_path / "m.safetensors"
+    trained = answer("train", made["features"], "--n-neighbors", 20, "--out", model)
+    assert trained["classes"] == 3
+    new = answer("features", pictures / "more", "--encoder", made["encoder"],
+                 "--out", tmp_path / "g.npy")  # fmt: skip
+    by_rows = answer("classify", model, new["features"])["rows"]
+    by_images = answer("classify", model, pictures / "more", "--encoder", made["encoder"])["rows"]
+    assert [row["labels"] for row in by_images] == [row["labels"] for row in by_rows]
+    paths = (tmp_path / "g.paths.txt").read_text().splitlines()
+    assert [row["image"] for row in by_images] == paths
+    found = answer("search", model, pictures / "more", "--encoder", made["encoder"],
+                   "--names", made["paths"], "--n", 2)["queries"]  # fmt: skip
+    assert found[0]["learned"][0]["name"].endswith(".png")
+
+
+def test_a_run_on_images_classifies_searches_and_evaluates_images(pictures, tmp_path):
+    run, one = pictures / "run", pictures / "more" / "lying" / "00.png"
+    rows = answer("classify", run, pictures / "more", "--top", 2)["rows"]
+    truth = [name for name in ("leaning", "lying", "standing") for _ in range(3)]
+    right = [row["labels"][0] == label for row, label in zip(rows, truth)]
+    assert sum(right) >= 8
+    assert answer("classify", run, one)["rows"][0]["image"] == str(one)
+    page = tmp_path / "found.html"
+    found = answer("search", run, one, "--n", 3, "--report", page)["queries"]
+    assert [hit["label"] for hit in found[0]["learned"]] == ["lying"] * 3
+    assert page.read_text().count("data:image/jpeg") == 7
+    result = answer("evaluate", run, pictures / "more", "--report", tmp_path / "r.html")
+    assert result["top_1"] == pytest.approx(sum(right) / 9)
+    assert 'class="right"' in (tmp_path / "r.html").read_text()
+    assert 'class="right"' in (run / "report.html").read_text()
+    assert answer("info", run)["kind"] == "run folder"
+
+
+def test_unreadable_images_are_left_out_when_asked(pictures, tmp_path):
+    (tmp_path / "mixed").mkdir()
+    good = (pictures / "more" / "lying" / "00.png").read_bytes()
+    (tmp_path / "mixed" / "a.png").write_bytes(good[:100])
+    (tmp_path / "mixed" / "b.png").write_bytes(good)
+    refused = nearkin("classify", pictures / "run", tmp_path / "mixed")
+    assert refused.returncode == 1
+    assert "a.png" in refused.stderr
+    rows = answer("classify", pictures / "run", tmp_path / "mixed", "--skip-unreadable")["rows"]
+    assert [row["labels"] for row in rows] == [[], ["lying"]]
+
+
+def test_a_person_at_a_terminal_sees_what_goes_on(pictures, tmp_path):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [NEARKIN, "run", pictures / "stripes", "--words", "16", "--epochs", "3", "--baselines",
+         "none", "--json", "--out", tmp_path],
+        stdout=subprocess.PIPE, stderr=theirs, text=True, env=QUIET | {"TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+        while part := os.read(ours, 4096):
+            seen += part
+    os.close(ours)
+    shown = process.communicate()[0]
+    assert process.returncode == 0, seen.decode()
+    assert json.loads(shown)["done_now"][0] == "encoder.safetensors"
+    assert all(word in seen for word in (b"features", b"learning", b"report.html"))
+
+
+def test_json_is_pure_and_quiet_without_a_terminal(files, tmp_path):
+    result = nearkin("train", files / "digits.npz", "--epochs", 2, "--json",
+                     "--out", tmp_path / "m.safetensors")  # fmt: skip
+    assert json.loads(result.stdout)["n_epochs"] == 2
+    assert result.stderr == ""

@@ -1,0 +1,291 @@
+"""Bad input to every command: one clear line, a non-zero exit, nothing damaged."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cli.conftest import NEARKIN, QUIET, leftovers, nearkin
+
+OUT = ["--out", "made.safetensors"]
+
+
+@pytest.fixture(scope="module")
+def spoiled(files, pictures, tmp_path_factory):
+    """A folder of good files and bad ones."""
+    folder = tmp_path_factory.mktemp("spoiled")
+    for name in ("digits.npz", "rows.npy", "labels.txt", "q.npy", "model.safetensors", "test.npz"):
+        shutil.copy(files / name, folder / name)
+    shutil.copytree(pictures / "run", folder / "run")
+    shutil.copytree(pictures / "more", folder / "more")
+    X = np.load(folder / "q.npy")
+    np.save(folder / "narrow.npy", X[:, :3])
+    np.save(folder / "flat.npy", X[0])
+    np.save(folder / "empty.npy", X[:0])
+    holes = X.copy()
+    holes[1, 2] = np.nan
+    np.save(folder / "holes.npy", holes)
+    np.save(folder / "words.npy", np.array([["a", "b"]]))
+    np.savez(folder / "strange.npz", X=X[:2], y=["x", "y"])
+    np.savez(folder / "single.npz", X=X, y=["one"] * 10)
+    np.savez(folder / "lists.npz", indices=np.zeros((7, 3), np.int32))
+    (folder / "ten.txt").write_text("a\nb\n" * 5)
+    (folder / "binary.txt").write_bytes(b"\xff\xfe\x00\x9f" * 30)
+    (folder / "bad.csv").write_text("a,b\n1,two\n")
+    (folder / "bytes.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
+    (folder / "text.onnx").write_text("not a network")
+    for name in ("model.safetensors", "digits.npz", "rows.npy", "run/encoder.safetensors"):
+        whole = (folder / name).read_bytes()
+        (folder / ("cut." + name.split("/")[-1])).write_bytes(whole[: len(whole) // 2])
+    (folder / "made-up.safetensors").write_bytes(
+        b"\x10" + bytes(7) + b'{"__metadata__":' + b"x" * 99
+    )
+    (folder / "nothing-here").mkdir()
+    (folder / "torn" / "a").mkdir(parents=True)
+    (folder / "torn" / "a" / "x.png").write_bytes(b"\x89PNG torn")
+    (folder / "half").mkdir()
+    shutil.copy(folder / "run" / "encoder.safetensors", folder / "half")
+    return folder
+
+
+TRAIN = ["train", "digits.npz", *OUT]
+CASES = [
+    # Files that are missing, or that are something else.
+    (["features", "nowhere", "--out", "f.npy"], "nowhere"),
+    (["features", "nothing-here", "--out", "f.npy"], "no images"),
+    (["features", "torn", "--words", "8", "--out", "f.npy"], "could not be used"),
+    (["features", "more", "--out", "f.txt", "--words", "8"], ".npy"),
+    (["features", "more", "--out", "no/such/f.npy", "--words", "8"], "no folder"),
+    (["features", "more", "--out", "f.npy", "--onnx", "nowhere.onnx"], "nowhere.onnx"),
+    (["features", "more", "--out", "f.npy", "--onnx", "text.onnx"], "ONNX"),
+    (["features", "more", "--out", "f.npy", "--encoder", "model.safetensors"], "not an encoder"),
+    (["features", "more", "--out", "f.npy", "--encoder", "cut.encoder.safetensors"], "damaged"),
+    (["neighbors", "nowhere.npy", "--out", "n.npz"], "does not exist"),
+    (["neighbors", "cut.rows.npy", "--out", "n.npz"], "not a whole .npy"),
+    (["neighbors", "labels.txt", "--out", "n.npz"], "ending '.txt'"),
+    (["train", "nowhere.npz", *OUT], "does not exist"),
+    (["train", "cut.digits.npz", *OUT], "cannot be used"),
+    (["train", "q.npy", *OUT], "has no labels"),
+    (["train", "more", *OUT], "nearkin run"),
+    (["train", "bad.csv", *OUT], "no number"),
+    (["train", "bytes.csv", *OUT], "UTF-8"),
+    (["train", "bad.csv", "--label-column", "z", *OUT], "no column 'z'"),
+    (["train", "words.npy", *OUT], "numbers are expected"),
+    (["train", "q.npy", "--labels", "nowhere.txt", *OUT], "nowhere.txt does not exist"),
+    (["train", "q.npy", "--labels", "binary.txt", *OUT], "UTF-8"),
+    (["train", "digits.npz", "--out", "no/such/m"], "no folder no/such"),
+    (["train", "digits.npz", "--out", "."], "not a regular file"),
+    ([*TRAIN, "--neighbors", "nowhere.npz"], "does not exist"),
+    ([*TRAIN, "--neighbors", "digits.npz"], "no array indices"),
+    ([*TRAIN, "--neighbors", "cut.digits.npz"], "cannot be used"),
+    (["neighbors", "rows.npy", "--out", "no/such/n.npz"], "no folder no/such"),
+    (["classify", "model.safetensors", "q.npy", "--out", "no/such/l.csv"], "no folder no/such"),
+    (["evaluate", "nowhere", "test.npz"], "does not exist"),
+    (["evaluate", "cut.model.safetensors", "test.npz"], "damaged or truncated"),
+    (["evaluate", "model.safetensors", "more"], "--encoder"),
+    (["evaluate", "model.safetensors", "test.npz", "--report", "no/r.html"], "no folder no"),
+    (["classify", "model.safetensors", "nowhere.npy"], "does not exist"),
+    (["classify", "labels.txt", "q.npy"], "not a safetensors file"),
+    (["classify", "made-up.safetensors", "q.npy"], "not a safetensors file"),
+    (["classify", "run/encoder.safetensors", "q.npy"], "not a classifier"),
+    (["classify", "half", "q.npy"], "no model.safetensors"),
+    (["classify", "run", "nothing-here"], "no images"),
+    (["classify", "run", "torn"], "--skip-unreadable"),
+    (["search", "model.safetensors", "cut.rows.npy"], "not a whole .npy"),
+    (["search", "model.safetensors", "q.npy", "--names", "ten.txt"], "10 lines for the 600 rows"),
+    (["search", "model.safetensors", "q.npy", "--report", "r.html"], "--report shows pictures"),
+    (["info", "nowhere.safetensors"], "does not exist"),
+    (["info", "labels.txt"], "not a safetensors file"),
+    (["info", "cut.digits.npz"], "cannot be used"),
+    (["info", "more"], "not one of 'nearkin run'"),
+    (["run", "nowhere"], "nowhere does not exist"),
+    (["run", "q.npy", "--out", "new-run"], "has no labels"),
+    (["run", "cut.digits.npz", "--out", "new-run"], "cannot be used"),
+    (["run", "digits.npz", "--out", "labels.txt"], "not a folder"),
+    (["run", "torn", "--out", "new-run", "--words", "8"], "could not be used"),
+    # Shapes and labels that do not fit.
+    (["neighbors", "flat.npy", "--out", "n.npz"], "shape (64,)"),
+    (["neighbors", "empty.npy", "--out", "n.npz"], "shape (0, 64)"),
+    (["neighbors", "holes.npy", "--out", "n.npz", "--k", "3"], "NaN"),
+    (["train", "digits.npz", "--labels", "ten.txt", *OUT], "10 labels for 600 rows"),
+    (["train", "holes.npy", "--labels", "ten.txt", *OUT], "NaN or infinity in row 1"),
+    (["train", "single.npz", *OUT], "one class"),
+    ([*TRAIN, "--neighbors", "lists.npz"], "(7, 3)"),
+    (["evaluate", "model.safetensors", "strange.npz"], "none of the labels"),
+    (["evaluate", "model.safetensors", "q.npy", "--labels", "labels.txt"], "600 labels for 10"),
+    (["classify", "model.safetensors", "narrow.npy"], "3 features"),
+    (["classify", "run", "q.npy"], "64 features"),
+    (["search", "model.safetensors", "holes.npy"], "NaN or infinity in row 1"),
+    # Absurd parameters.
+    (["features", "more", "--out", "f.npy", "--words", "0"], "n_words=0"),
+    (["features", "more", "--out", "f.npy", "--pyramid", "x"], "--pyramid"),
+    (["features", "more", "--out", "f.npy", "--words", "8", "--dtype", "int8"], "int8"),
+    (["neighbors", "q.npy", "--k", "10", "--out", "n.npz"], "k=10"),
+    (["neighbors", "q.npy", "--k", "-1", "--out", "n.npz"], "k=-1"),
+    (["neighbors", "q.npy", "--k", "3", "--index", "luck", "--out", "n.npz"], "luck"),
+    ([*TRAIN, "--rule", "luck"], "rule='luck'"),
+    ([*TRAIN, "--step-size", "-1"], "step_size"),
+    ([*TRAIN, "--step-size", "nan"], "step_size=nan"),
+    ([*TRAIN, "--n-neighbors", "-5"], "n_neighbors=-5"),
+    ([*TRAIN, "--n-neighbors", "0"], "n_neighbors=0"),
+    ([*TRAIN, "--epochs", "0"], "max_epochs=0"),
+    ([*TRAIN, "--epochs", "many"], "--epochs"),
+    ([*TRAIN, "--whitening", "nan"], "whitening=nan"),
+    ([*TRAIN, "--components", "0"], "components=0"),
+    ([*TRAIN, "--components", "65"], "n_components=65"),
+    ([*TRAIN, "--seed", "-1"], "seed=-1"),
+    ([*TRAIN, "--vote", "luck"], "vote='luck'"),
+    ([*TRAIN, "--sharpness", "0"], "sharpness=0"),
+    ([*TRAIN, "--ensemble", "luck"], "ensemble='luck'"),
+    ([*TRAIN, "--ensemble", "pca", "--members", "0"], "n_members=0"),
+    ([*TRAIN, "--ensemble", "pca", "--dims", "65"], "65"),
+    ([*TRAIN, "--ensemble", "pca", "--cluster", "tcp://127.0.0.1:9"], "no dask scheduler answers"),
+    ([*TRAIN, "--cluster", "tcp://127.0.0.1:9"], "--ensemble"),
+    ([*TRAIN, "--tune", "--tune-rows", "1"], "tune_rows=1"),
+    (["evaluate", "model.safetensors", "test.npz", "--baselines", "luck"], "'luck'"),
+    (["classify", "model.safetensors", "q.npy", "--top", "11"], "--top 11"),
+    (["classify", "model.safetensors", "q.npy", "--top", "0"], "--top 0"),
+    (["search", "model.safetensors", "q.npy", "--n", "-2"], "--n -2"),
+    (["plan", "10", "10", "10"], "k=10 must be smaller"),
+    (["plan", "0", "10"], "rows=0"),
+    (["plan", "100", "10", "5", "--members", "-3"], "members=-3"),
+    (["run", "digits.npz", "--out", "new-run", "--test-share", "1"], "test_share=1"),
+    (["run", "digits.npz", "--out", "new-run", "--test-share", "nan"], "test_share=nan"),
+    (["run", "digits.npz", "--out", "new-run", "--step-size", "nan"], "step_size=nan"),
+    (["run", "more", "--out", "new-run", "--words", "-4"], "n_words=-4"),
+    (["train"], "Missing argument"),
+    (["dance"], "No such command"),
+    (["info", "q.npy", "--loudly"], "--loudly"),
+]  # fmt: skip
+
+
+def contents(folder):
+    """A digest of each file of a folder, but for the locks."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    CASES,
+    ids=[" ".join(arguments)[:70] for arguments, _ in CASES],
+)
+def test_bad_input_is_one_clear_line(spoiled, arguments, message):
+    before = contents(spoiled)
+    result = nearkin(*arguments, cwd=spoiled)
+    assert result.returncode in (1, 2)
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    told = [line for line in lines if line.startswith("error: ")]
+    assert len(told) == 1, result.stderr
+    assert message in told[0]
+    assert "fault of nearkin" not in told[0]
+    assert all(line.startswith(("error: ", "note: ")) for line in lines)
+    after = contents(spoiled)
+    made = {name for name in after if name not in before}
+    # A run or an extraction that fails keeps the stages that it has finished.
+    kept = ("new-run/", "f.npy.journal", "f.npy.part", "f.encoder.safetensors")
+    assert all(name.startswith(kept) for name in made), made
+    assert {name: after[name] for name in before} == before
+    assert not any(".part." in name for name in made)  # nothing written aside is left
+    shutil.rmtree(spoiled / "new-run", ignore_errors=True)
+    for name in made:
+        (spoiled / name).unlink(missing_ok=True)
+
+
+def test_every_command_is_given_bad_input():
+    from cli.test_commands import COMMANDS
+
+    assert {arguments[0] for arguments, _ in CASES} >= set(COMMANDS) - {"demo"}
+
+
+def test_features_of_another_encoder_are_not_written_over(spoiled, tmp_path):
+    out = tmp_path / "f.npy"
+    assert nearkin("features", spoiled / "more", "--words", 8, "--out", out).returncode == 0
+    before = contents(tmp_path)
+    result = nearkin("features", spoiled / "more", "--words", 9, "--out", out)
+    assert result.returncode == 1
+    assert "another encoder" in result.stderr
+    assert contents(tmp_path) == before
+    assert nearkin("features", spoiled / "more", "--words", 8, "--out", out).returncode == 0
+    assert contents(tmp_path) == before
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(files):
+    for arguments in (["--debug", "info", "nothing"], ["info", "nothing", "--debug"]):
+        assert "Traceback" in nearkin(*arguments, cwd=files).stderr
+
+
+def test_a_fault_of_ours_says_so(files, monkeypatch, capsys):
+    from nearkin.cli import app
+
+    def fail(_):
+        raise KeyError("x")
+
+    monkeypatch.setattr("nearkin.load", fail)
+    monkeypatch.setattr(sys, "argv", ["nearkin", "info", str(files / "model.safetensors")])
+    with pytest.raises(SystemExit) as end:
+        app.main()
+    assert end.value.code == 1
+    assert "--debug" in capsys.readouterr().err
+
+
+LIMITED = {
+    "features": (["features", "more", "--words", "8", "--out", "made.npy"], "made.npy"),
+    "neighbors": (["neighbors", "rows.npy", "--out", "made.npz"], "made.npz"),
+    "train": (["train", "digits.npz", "--out", "made.safetensors"], "made.safetensors"),
+    "evaluate": (["evaluate", "model.safetensors", "test.npz", "--report", "made.html"],
+                 "made.html"),
+    "plots": (["evaluate", "model.safetensors", "test.npz", "--plots", "."], "retrieval.png"),
+    "classify": (["classify", "model.safetensors", "rows.npy", "--top", "9", "--json", "--out",
+                  "made.csv"], "made.csv"),
+    "run": (["run", "digits.npz", "--out", ".", "--baselines", "none"], "model.safetensors"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_full_disk_leaves_nothing_behind(spoiled, tmp_path, name):
+    """A limit on the size of files stands for a disk that fills up while something is written."""
+    arguments, made = LIMITED[name]
+    for needed in ("rows.npy", "digits.npz", "test.npz"):
+        shutil.copy(spoiled / needed, tmp_path)
+    shutil.copytree(spoiled / "more", tmp_path / "more")
+    old = made in ("made.safetensors", "made.html", "made.csv")
+    if old:
+        (tmp_path / made).write_text("the old one")
+    if name != "run":
+        shutil.copy(spoiled / "model.safetensors", tmp_path)
+    result = nearkin(*arguments, cwd=tmp_path, limit=5_000 if name == "features" else 20_000)
+    assert result.returncode == 1
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert "the disk is full" in lines[0]
+    assert (tmp_path / made).exists() == old
+    if old:
+        assert (tmp_path / made).read_text() == "the old one"
+    assert not leftovers(tmp_path)
+
+
+def test_a_run_goes_on_once_there_is_room(spoiled, tmp_path):
+    command = ("run", spoiled / "digits.npz", "--out", tmp_path, "--baselines", "none")
+    assert nearkin(*command, limit=20_000).returncode == 1
+    again = nearkin(*command, "--json")
+    assert again.returncode == 0, again.stderr
+    assert '"done_before": ["split.npz"' in again.stdout
+
+
+def test_a_reader_who_has_seen_enough(files):
+    command = (
+        f"{NEARKIN} classify {files / 'model.safetensors'} {files / 'rows.npy'} --top 10 --json"
+    )
+    result = subprocess.run(
+        ["bash", "-c", f"{command} | head -c 10"], capture_output=True, text=True, env=QUIET
+    )
+    assert result.stdout == '{"rows": ['
+    assert result.stderr == ""
