@@ -160,17 +160,16 @@ def test_evaluate(files, tmp_path):
     assert sorted(path.name for path in plots.iterdir()) == ["calibration.png", "retrieval.png"]
 
 
-def test_neighbors_then_train_an_ensemble(files, tmp_path):
-    made = answer(
-        "neighbors", files / "rows.npy", "--k", 30, "--recall", "--out", tmp_path / "n.npz"
-    )
+@pytest.mark.parametrize("name", ["n.npz", "near"])  # a file, or a folder that fills shard by shard
+def test_neighbors_then_train_an_ensemble(files, tmp_path, name):
+    made = answer("neighbors", files / "rows.npy", "--k", 30, "--recall", "--out", tmp_path / name)
     assert made["recall"] == 1.0
-    about = answer("info", tmp_path / "n.npz")
+    about = answer("info", tmp_path / name)
     assert (about["rows"], about["k"]) == (600, 30)
     trained = answer(
         "train", files / "rows.npy", "--labels", files / "labels.txt", "--ensemble", "pca",
-        "--members", 4, "--n-neighbors", 30, "--neighbors", tmp_path / "n.npz", "--no-preprocess",
-        "--vote", "power", "--out", tmp_path / "e.safetensors",
+        "--members", 4, "--n-neighbors", 30, "--neighbors", tmp_path / name, "--no-preprocess",
+        "--vote", "power", "--order", "local", "--half", "--out", tmp_path / "e.safetensors",
     )  # fmt: skip
     assert (trained["learner"], trained["n_members"], trained["vote"]) == ("SLDE", 4, "power 4")
 

@@ -129,15 +129,24 @@ def _write_lines(path: Path, lines: Iterable[object]) -> Path:
 
 def neighbors(
     rows: Rows,
-    out: Annotated[Path, typer.Option(help="Neighbour file to write (.npz).")],
+    out: Annotated[
+        Path, typer.Option(help="Neighbour file to write (.npz), or a folder for large data.")
+    ],
     k: Annotated[int, typer.Option(help="Neighbours a row.")] = 50,
-    index: Annotated[str, typer.Option(help="'auto', 'exact' or a faiss index string.")] = "auto",
+    index: Annotated[
+        str, typer.Option(help="'auto', 'exact', 'cells' or a faiss index string.")
+    ] = "auto",
     recall: Annotated[bool, typer.Option(help="Measure recall against exact lists.")] = False,
+    jobs: Annotated[int, typer.Option(help="Processes that share the work on a folder.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Find the k nearest rows of each row.
 
+    Into a folder, the work is done in shards: a second call goes on where the first was stopped.
+
     Example: nearkin neighbors birds.npy --k 100 --index IVF1024,Flat --recall --out near.npz
+
+    Example: nearkin neighbors million.npy --k 500 --jobs 2 --out near/
     """
     import numpy as np
 
@@ -145,10 +154,14 @@ def neighbors(
     from nearkin import neighbors as search
     from nearkin._files import replacing
 
-    places(out)
-    X = datasets.read(rows).rows
-    indices, distances = search.nearest(X, k, index=index, verbose=loud())
-    with replacing(out) as aside, open(aside, "wb") as file:
-        np.savez(file, indices=indices, distances=distances)
+    if out.suffix == ".npz":
+        places(out)
+        X = datasets.read(rows).rows
+        indices, distances = search.nearest(X, k, index=index, verbose=loud())
+        with replacing(out) as aside, open(aside, "wb") as file:
+            np.savez(file, indices=indices, distances=distances)
+    else:
+        X = datasets.read(rows).rows
+        indices, _ = search.nearest(X, k, index=index, out=out, n_jobs=jobs, verbose=loud())
     result = {"neighbors": str(out), "rows": len(indices), "k": k}
     emit(result | ({"recall": search.recall(X, indices)} if recall else {}), as_json)

@@ -15,7 +15,7 @@ def info(
     ],
     as_json: Json = False,
 ) -> None:
-    """Say what is in a model, a feature file, a neighbour file or a run folder.
+    """Say what is in a model, a feature file, a neighbour file or folder, or a run folder.
 
     Example: nearkin info model.safetensors
     """
@@ -57,15 +57,23 @@ def _archive(file: Path) -> dict[str, Any]:
 
     arrays = datasets.read_archive(file)
     if "indices" in arrays and arrays["indices"].ndim == 2:
-        n, k = arrays["indices"].shape
-        return {"kind": "neighbour lists", "rows": n, "k": k,
-                "empty_places": int((arrays["indices"] < 0).sum())}  # fmt: skip
+        return _lists(arrays["indices"])
     return {name: f"{array.dtype} {array.shape}" for name, array in arrays.items()}
+
+
+def _lists(indices: Any) -> dict[str, Any]:
+    n, k = indices.shape
+    empty = sum(int((indices[lo : lo + 4_096] < 0).sum()) for lo in range(0, n, 4_096))
+    return {"kind": "neighbour lists", "rows": n, "k": k, "empty_places": empty}
 
 
 def _run(folder: Path) -> dict[str, Any]:
     from nearkin.experiments.stages import RECORD
 
+    if (folder / "indices.npy").exists():
+        from nearkin import datasets
+
+        return _lists(datasets.read(folder / "indices.npy").rows)
     if not (folder / RECORD).exists():
         raise ValueError(f"{folder} is a folder, but not one of 'nearkin run'; give a file")
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))

@@ -38,7 +38,7 @@ def train(
     settings: "Settings",
     labels: Labels = None,
     label_column: Column = None,
-    neighbors: Annotated[Path | None, typer.Option(help="Lists from 'nearkin neighbors'.")] = None,
+    neighbors: Annotated[Path | None, typer.Option(help="Lists of 'nearkin neighbors'.")] = None,
     jobs: Jobs = 1,
     cache_dir: Annotated[Path | None, typer.Option(help="Keeps finished members.")] = None,
     checkpoint: Annotated[
@@ -102,6 +102,8 @@ def _lists(path: Path | None) -> Any:
         return None
     from nearkin import datasets
 
+    if path.is_dir():
+        return datasets.read(path / "indices.npy").rows
     return datasets.read_array(path, "indices", "'nearkin neighbors' writes one")
 
 

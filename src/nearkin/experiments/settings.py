@@ -10,6 +10,7 @@ from typing import Any
 WIDE_RULE, WIDE_NEIGHBORS = "hardest", 400
 LONG_RULE, LONG_NEIGHBORS = "softmax", 50
 MOST_COMPONENTS = 3_000
+ORDERS: dict[str, bool | str] = {"random": True, "given": False, "local": "local"}
 
 
 def _option(default: Any, text: str, panel: str) -> Any:
@@ -38,7 +39,12 @@ class Settings:
     temperature: float = _option(0.1, "Of the softmax rule.", "Learner")
     epochs: int = _option(20, "Epochs, at most.", "Learner")
     batch_size: int = _option(1, "1 is the paper's algorithm.", "Learner")
-    shuffle: bool = _option(True, "Visit the rows in random order.", "Learner")
+    order: str = _option(
+        "random", "Of the rows: random, given, or local (neighbours together; large data).",
+        "Learner",
+    )  # fmt: skip
+    half: bool = _option(False, "Compare rows in half precision; large data.", "Learner")
+    hub_limit: float = _option(10.0, "Times the usual number of lists that make a hub.", "Learner")
     tol: float = _option(1e-3, "Stop when the loss falls by less; 0 runs all epochs.", "Learner")
     early_stopping: bool = _option(False, "Keep the epoch best on held-out rows.", "Learner")
     validation_fraction: float = _option(0.1, "Rows held out by early stopping.", "Learner")
@@ -106,6 +112,7 @@ class Settings:
         from nearkin._validation import check_choice, check_number
 
         check_choice("rule", self.rule, ["auto", *RULES])
+        check_choice("order", self.order, ORDERS)
         check_number("seed", self.seed, 0)
         check_number("tune_rows", self.tune_rows, 3)
         for name in ("n_neighbors", "shortlist", "components", "dims", "pca_rows", "lift"):
@@ -156,7 +163,8 @@ class Settings:
         learner: Any = nearkin.SLNE(
             n_neighbors=final.n_neighbors or 1, margin=self.margin, step_size=self.step_size,
             max_epochs=self.epochs, rule=final.rule, batch_size=self.batch_size,
-            shuffle=self.shuffle, symmetric=self.symmetric, rank=self.rank, psd=self.psd,
+            shuffle=ORDERS.get(self.order, self.order), half=self.half, hub_limit=self.hub_limit,
+            symmetric=self.symmetric, rank=self.rank, psd=self.psd,
             normalize=self.normalize, tol=self.tol, temperature=self.temperature,
             index=self.index, early_stopping=self.early_stopping,
             validation_fraction=self.validation_fraction,
