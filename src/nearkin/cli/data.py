@@ -87,7 +87,7 @@ def _fitted(encoder: Any, folder: Any, kept: Path, out: Path) -> Any:
     import nearkin
 
     if out.exists() or out.with_name(out.name + ".part").exists():
-        before = nearkin.load(kept) if kept.exists() else None
+        before: Any = nearkin.load(kept) if kept.exists() else None
         if type(before) is type(encoder) and before.get_params() == encoder.get_params():
             return before
         raise FileExistsError(
