@@ -54,7 +54,7 @@ def test_killed_anywhere_a_run_ends_the_same(tmp_path):
         ("nearkin.images.store", "FeatureFile.record", 2),  # one chunk of three is noted
         ("nearkin.images.store", "FeatureFile.finish", 1),
         ("nearkin.experiments.pipeline", "_split", 1),  # between two stages
-        ("nearkin.neighbors", "_sorted_by_distance", 1),
+        ("nearkin.neighbors", "near_rows", 1),
         ("nearkin.slne", "SLNE._epoch", 3),
         ("nearkin._safetensors", "_write_array", 2),  # a model is half-written
         ("nearkin.experiments.assessment", "assess", 1),
@@ -98,10 +98,10 @@ def test_members_of_an_ensemble_survive_a_kill(files, tmp_path):
                *QUICK, "--out", tmp_path)  # fmt: skip
     ended = nearkin(*command, place=[signal.SIGKILL, "nearkin.slde", "project", 3])
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    kept = sorted(path.name for path in (tmp_path / "members").glob("member-*"))
+    kept = sorted(path.name for path in (tmp_path / "learning").rglob("member-*"))
     assert kept == ["member-0000.safetensors", "member-0001.safetensors"]
     assert answer(*command)["done_now"] == STAGES[3:]
-    assert not (tmp_path / "members").exists()
+    assert not (tmp_path / "learning").exists()
 
 
 def test_a_polite_kill_leaves_nothing_behind(files, tmp_path):

@@ -30,6 +30,7 @@ from nearkin.neighbors import nearest
 
 ENCODER, FEATURES, IMAGES = "encoder.safetensors", "features.npy", "images.json"
 SPLIT, PREPROCESS, NEIGHBORS = "split.npz", "preprocess.safetensors", "neighbors.npz"
+LEARNING = "learning"  # a folder: what a training keeps while it lasts
 MODEL, NUMBERS, BASELINES, PAGE = (
     "model.safetensors", "evaluation.json", "baselines.json", "report.html",
 )  # fmt: skip
@@ -221,18 +222,18 @@ def _model(stages: Stages, rows: _Rows, settings: Settings, base: str, how: How)
     )  # fmt: skip
 
     def fit(path: Path) -> None:
-        members = path.with_name("members")
-        where: dict[str, Any] = {"n_jobs": how.jobs, "cache_dir": str(members)}
+        learning = path.with_name(LEARNING)
+        where: dict[str, Any] = {"n_jobs": how.jobs}
         with np.load(lists) as file, how.watch() as callback:
             model = settings.classifier(shape[0], shape[1], callback, where)
             model.set_params(preprocess=transformer)
-            model.fit(rows.X, rows.y, neighbors=file["indices"])
+            model.fit(rows.X, rows.y, neighbors=file["indices"], checkpoint=learning)
         if getattr(model.similarity_, "interrupted_", False):
             raise KeyboardInterrupt  # a model that is kept is whole
         model.save(path)
-        shutil.rmtree(members, ignore_errors=True)
+        shutil.rmtree(learning, ignore_errors=True)
 
-    return stages.get(MODEL, fit, settings.as_dict(), after=[NEIGHBORS], resumable=["members"])
+    return stages.get(MODEL, fit, settings.as_dict(), after=[NEIGHBORS], resumable=[LEARNING])
 
 
 def _preprocess(stages: Stages, rows: _Rows, settings: Settings, base: str) -> Any:
