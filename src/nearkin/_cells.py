@@ -10,7 +10,6 @@ cells and candidates it takes for the recall that is asked for is measured on a 
 from pathlib import Path
 from typing import ClassVar, Self
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,9 +17,8 @@ from nearkin import _safetensors
 from nearkin._blas import multiply_into, serial_blas
 from nearkin._indexes import Array, Exact, blocks
 from nearkin._kernel import pair_squared_distances, smallest
-from nearkin._pca import mean, principal_directions
+from nearkin._partition import Partition
 
-DIMS, ROUNDS, TRAIN_ROWS_A_CELL = 128, 10, 50
 SAMPLE = 256
 PRODUCT_BYTES = 64 << 20
 FEW = 32  # queries a cell; with fewer, asking all rows in one product is quicker
@@ -31,19 +29,21 @@ class Cells:
     """Rows in cells; see the module."""
 
     order: NDArray[np.int64]
-    _STATE: ClassVar = ("centre", "directions", "centroids", "order", "starts", "reduced", "plan")
+    _CUT: ClassVar = ("centre", "directions", "centroids")
+    _OWN: ClassVar = ("order", "starts", "reduced", "plan")
 
     def __init__(self, rows: Array, recall: float) -> None:
-        self.rows, self.recall, self.centre = rows, recall, mean(rows)
-        n_cells = max(1, min(int(4 * np.sqrt(len(rows))), len(rows) // 8))
-        step = max(1, len(rows) // (TRAIN_ROWS_A_CELL * n_cells))
-        sample = np.ascontiguousarray(rows[::step])
-        dims, rng = min(DIMS, *sample.shape), np.random.default_rng(0)
-        self.directions, _ = principal_directions(sample, dims, self.centre, rng)
-        means = faiss.Kmeans(dims, n_cells, niter=ROUNDS, min_points_per_centroid=1)
-        means.train(self._project(sample))
-        self.centroids: Array = np.asarray(means.centroids, np.float32)
-        self._fill()
+        self.rows, self.recall = rows, recall
+        self._cut = cut = Partition(rows)
+        n = len(rows)
+        reduced, cell = np.empty((n, len(cut.directions)), np.float32), np.empty(n, np.int64)
+        for lo, hi in blocks(n, 65_536):
+            reduced[lo:hi] = cut.reduce(rows[lo:hi])
+            cell[lo:hi] = cut.cell(reduced[lo:hi])
+        self.order = np.argsort(cell, kind="stable")
+        counts = np.bincount(cell, minlength=len(cut.centroids))
+        self.starts = np.concatenate([[0], np.cumsum(counts)])
+        self.reduced = reduced[self.order]
         self.plan = np.zeros(3, np.int64)  # k, cells to look into, candidates to rank again
 
     def prepare(self, k: int) -> None:
@@ -51,27 +51,9 @@ class Cells:
         if self.plan[0] != k:
             self._measure(k)
 
-    def _project(self, rows: Array) -> Array:
-        return np.asarray((rows - self.centre) @ self.directions.T, np.float32)
-
-    def _cell(self, reduced: Array) -> NDArray[np.int64]:
-        return faiss.knn(reduced, self.centroids, 1)[1].ravel()
-
-    def _fill(self) -> None:
-        """Sort the rows by cell, and their reduced forms with them."""
-        n = len(self.rows)
-        reduced, cell = np.empty((n, len(self.directions)), np.float32), np.empty(n, np.int64)
-        for lo, hi in blocks(n, 65_536):
-            reduced[lo:hi] = self._project(self.rows[lo:hi])
-            cell[lo:hi] = self._cell(reduced[lo:hi])
-        self.order = np.argsort(cell, kind="stable")
-        counts = np.bincount(cell, minlength=len(self.centroids))
-        self.starts = np.concatenate([[0], np.cumsum(counts)])
-        self.reduced = reduced[self.order]
-
     def _around(self, cell: int) -> NDArray[np.int64]:
         """All cells, the nearest to `cell` first."""
-        distances = np.square(self.centroids - self.centroids[cell]).sum(axis=1)
+        distances = np.square(self._cut.centroids - self._cut.centroids[cell]).sum(axis=1)
         return np.argsort(distances, kind="stable")
 
     def _measure(self, k: int) -> None:
@@ -83,7 +65,7 @@ class Cells:
         place = np.empty(n, np.int64)
         place[self.order] = np.arange(n)
         cell = np.searchsorted(self.starts, place, side="right") - 1
-        rank = np.empty(len(self.centroids), np.int64)
+        rank = np.empty(len(self._cut.centroids), np.int64)
         depths = []
         for i, near in zip(at, true):
             rank[self._around(int(cell[i]))] = np.arange(len(rank))
@@ -109,8 +91,8 @@ class Cells:
 
     def search(self, queries: Array, k: int) -> NDArray[np.int64]:
         """Candidates for the `k` nearest rows of each query, by distance in few dimensions."""
-        reduced = self._project(queries)
-        cell = self._cell(reduced)
+        reduced = self._cut.reduce(queries)
+        cell = self._cut.cell(reduced)
         wanted = min(max(k, int(self.plan[2])), len(self.rows))
         asked = np.unique(cell)
         if len(queries) < FEW * len(asked):
@@ -133,15 +115,16 @@ class Cells:
 
     def save(self, path: Path) -> None:
         """Write the cells."""
-        _safetensors.write(path, {name: getattr(self, name) for name in self._STATE}, {})
+        arrays = {name: getattr(self._cut, name) for name in self._CUT}
+        _safetensors.write(path, arrays | {name: getattr(self, name) for name in self._OWN}, {})
 
     @classmethod
     def load(cls, rows: Array, path: Path) -> Self:
         """The same cells over the same rows."""
-        index = cls.__new__(cls)
-        index.rows = rows
+        index, cut = cls.__new__(cls), Partition.__new__(Partition)
+        index.rows, index._cut = rows, cut
         for name, array in _safetensors.read(path)[0].items():
-            setattr(index, name, array)
+            setattr(cut if name in cls._CUT else index, name, np.asarray(array))
         return index
 
 

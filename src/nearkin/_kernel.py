@@ -207,6 +207,23 @@ def _below(row, offsets, limit, places, values):  # type: ignore[no-untyped-def]
     return found
 
 
+@_jit
+def _nearest_of(D, offsets, out, lo, hi):  # type: ignore[no-untyped-def]
+    for i in range(lo, hi):
+        best = np.float32(np.inf)
+        for j in range(len(offsets)):
+            value = D[i, j] + offsets[j]
+            if value < best:
+                best, out[i] = value, j
+
+
+def nearest_of(D: NDArray[np.float32], offsets: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Column of the smallest value of ``D + offsets`` in each row."""
+    out = np.zeros(len(D), np.int64)
+    in_threads(partial(_nearest_of, D, offsets, out), len(D))
+    return out
+
+
 def smallest(
     D: NDArray[np.float32], offsets: NDArray[np.float32], wanted: int
 ) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,10 +10,12 @@ from numpy.typing import NDArray
 from nearkin._blas import multiply_into
 from nearkin._half import halved
 from nearkin._kernel import walk
+from nearkin._partition import Partition
+from nearkin._pca import row_blocks
 from nearkin._projection import Projection
 from nearkin._rules import RANDOM_RULES, RULES
 from nearkin._threads import in_threads
-from nearkin.neighborhoods import Neighborhoods, neighbors_together
+from nearkin.neighborhoods import Neighborhoods
 
 # Measured (benchmarks/learner.py): larger blocks spread the traffic over M, larger strides the
 # cost of entering compiled code, against more corrections per row.
@@ -106,6 +109,12 @@ class Learner:
         """Visits before the epoch: t − 1 of Algorithm 1."""
         return self.epochs * self.n_visits if self.taken is None else self.taken
 
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """Which rows lie together."""
+        cut = Partition(self.X)
+        return np.concatenate([cut.cell(cut.reduce(part)) for _, part in row_blocks(self.X)])
+
     def _schedule(self) -> tuple[NDArray[np.int64], Array, NDArray[np.float64]]:
         """Order of the rows, their step sizes and random numbers.
 
@@ -115,8 +124,9 @@ class Learner:
         rng = np.random.default_rng([s.seed, self.epochs])
         visits = np.arange(n) if self.visits is None else self.visits
         order = rng.permutation(visits) if s.shuffle else visits
-        if s.shuffle == "local":
-            order = neighbors_together(*self.hoods.arrays[:2], order, len(self.X))
+        if s.shuffle == "local":  # cells in random order, rows in random order within
+            rank = rng.permutation(int(self.cells.max()) + 1)
+            order = order[np.argsort(rank[self.cells[order]], kind="stable")]
         t = np.arange(n) + self.t0  # counts every row, also skipped ones
         steps = (s.step_size / np.sqrt(t / len(self.X) + 1)).astype(np.float32)
         draws = rng.random(n) if s.rule in RANDOM_RULES else np.zeros(n)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from nearkin._cells import DIMS, TRAIN_ROWS_A_CELL
 from nearkin._indexes import DATABASE_BYTES, EXACT_ROWS, Factory
 from nearkin._learning import BLOCK
+from nearkin._partition import DIMS, TRAIN_ROWS_A_CELL
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors import QUERY_BLOCK
 

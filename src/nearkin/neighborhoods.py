@@ -262,23 +262,3 @@ def _fill(  # type: ignore[no-untyped-def]
                     at += 1
             if same:
                 n_targets[i] = at - out_indptr[i]
-
-
-@njit(cache=True, nogil=True)
-def neighbors_together(indptr, indices, order, n):  # type: ignore[no-untyped-def]
-    """The rows of `order` so that each is followed by those of its neighbours still to come."""
-    to_come = np.zeros(n, np.bool_)
-    to_come[order] = True
-    out, at = np.empty_like(order), 0
-    for i in order:
-        if not to_come[i]:
-            continue
-        to_come[i] = False
-        out[at] = i
-        at += 1
-        for j in indices[indptr[i] : indptr[i + 1]]:
-            if to_come[j]:
-                to_come[j] = False
-                out[at] = j
-                at += 1
-    return out

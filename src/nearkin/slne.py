@@ -52,9 +52,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     batch_size : int
         1 is Algorithm 1 exactly; more are ordinary mini-batches, on all cores.
     shuffle : bool or "local"
-        Visit the rows in random order. ``"local"``: a random row, then its neighbours that have
-        not been visited, and so on; the rows that are compared stay in the processor's cache,
-        which on large data makes an epoch several times faster.
+        Visit the rows in random order. ``"local"``: cells of near rows in random order, and
+        their rows in random order; the rows that are compared then stay in the processor's
+        cache, which makes an epoch on large data faster.
     half : bool
         Compare with a copy of the rows in half precision: faster on large data, no longer exact.
     symmetric, rank, psd, normalize :
