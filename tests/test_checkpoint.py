@@ -264,14 +264,15 @@ def test_ctrl_c_leaves_a_model_and_the_checkpoint(tmp_path, monkeypatch, capsys)
     kept, command = tmp_path / "kept", ["train", str(tmp_path / "data.npz"), "--epochs", "3"]
     durable = ["--checkpoint", str(kept), "--checkpoint-minutes", "0"]
 
-    def train(name, *options):
-        app([*command, "--out", str(tmp_path / name), *options], standalone_mode=False)
+    def train(name, *options, code=None):
+        ended = app([*command, "--out", str(tmp_path / name), *options], standalone_mode=False)
+        assert ended == code
         return nearkin.load(tmp_path / name).similarity_.matrix_
 
     whole = train("whole.safetensors")
     with monkeypatch.context() as patch:
         cut_at(patch, 4, KeyboardInterrupt)
-        assert not np.array_equal(train("cut.safetensors", *durable), whole)
+        assert not np.array_equal(train("cut.safetensors", *durable, code=130), whole)
     assert "interrupted" in capsys.readouterr().err
     assert (kept / "checkpoint.json").exists()
     np.testing.assert_array_equal(train("cut.safetensors", *durable), whole)

@@ -59,8 +59,11 @@ def discard(folder: Path) -> None:
     """Remove a folder that may be missing; nobody ever sees a part of it."""
     _sweep(folder)
     aside = folder.with_name(f".{folder.stem}.{os.getpid()}.part{folder.suffix}")
-    with suppress(FileNotFoundError):
-        os.rename(folder, aside)
+    try:
+        with suppress(FileNotFoundError):
+            os.rename(folder, aside)
+            shutil.rmtree(aside, ignore_errors=True)
+    finally:  # Ctrl-C may have come in between
         shutil.rmtree(aside, ignore_errors=True)
 
 

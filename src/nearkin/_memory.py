@@ -47,7 +47,7 @@ def fit_bytes(
     Examples
     --------
     >>> {stage: size >> 20 for stage, size in fit_bytes(1_200_000, 1_000, 50).items()}
-    {'neighbours': 7598, 'graph': 2165, 'learning': 920}
+    {'neighbours': 2617, 'graph': 1135, 'learning': 920}
     """
     lists = 0 if ready_lists else _LIST * rows * k
     extra = _ROW * rows + _FIXED

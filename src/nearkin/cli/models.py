@@ -83,9 +83,9 @@ def train(
             with epoch_bar(settings) as callback:
                 model = settings.classifier(X.shape[0], X.shape[1], callback, where)
                 model.fit(X, y, neighbors=_lists(neighbors), checkpoint=keep)
-            if getattr(model.similarity_, "interrupted_", False):
-                raise KeyboardInterrupt
     model.save(out)
+    if getattr(model.similarity_, "interrupted_", False):  # what was learned is saved, and said
+        raise KeyboardInterrupt
     if keep is not None:
         keep.remove()
     emit({"model": str(out)} | summary(model), as_json)
