@@ -41,6 +41,7 @@ SUMS = [("all",), ("hardest",), ("softmax",), ("all", "hardest"), ("all", "softm
 BLOCKS = 3
 WHITENING = (0.5, 0.75)
 POWERS = [votes.Vote("power", p) for p in (1.0, 2.0, 3.0, 4.0, 6.0)]
+FEATURES = ["LLC", "embeddings"]
 METHODS = ["linear SVM", "Retrieval", "SL-NE", "SL-DE"]
 
 
@@ -51,7 +52,7 @@ def main(arguments):
     if arguments.onnx:
         source = lambda: caltech.embeddings(arguments.data, arguments.work, arguments.onnx)  # noqa: E731
         sources.append(("embeddings", source, 1.0))
-    for name, load, power in sources:
+    for name, load, power in [source for source in sources if source[0] in arguments.features]:
         features, labels = load()
         table = {}
         for seed in range(arguments.splits):
@@ -222,6 +223,7 @@ if __name__ == "__main__":
     parser.add_argument("--onnx", type=Path, help="a network for the table of embeddings")
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--features", nargs="+", choices=FEATURES, default=FEATURES)
     parser.add_argument("--jobs", type=int, default=2, help="processes for the ensemble")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
