@@ -9,6 +9,7 @@ import numpy as np
 
 import nearkin
 from nearkin import Preprocess
+from nearkin._files import replacing
 from nearkin.experiments.paper import layouts
 from nearkin.images import LLC, ImageFolder, OnnxEncoder
 
@@ -54,6 +55,35 @@ def preprocessed(features, mask, name, work, dims=3_000, whitening=0.5):
         nearkin.load(fitted).set_params(whitening=whitening).transform(features, out=rows)
     Z = np.load(rows)
     return Z[mask], Z[~mask]
+
+
+def in_span(features, mask, name, work, power=1.0):
+    """Rows in coordinates of the span of the training rows; (training rows, other rows).
+
+    The entries are raised to `power` (their signs kept) and the rows scaled to unit length. What
+    a row has outside the span of the training rows, nothing that is learned from them can see.
+    """
+    out = work / f"{name}-span-{power:g}.npy"
+    if not out.exists():
+        print(f"coordinates of {name} ...", flush=True)
+        X = _powered(features[mask], power)
+        values, vectors = np.linalg.eigh((X @ X.T).astype(np.float64))
+        kept = values > values[-1] * 1e-6
+        axes = (vectors[:, kept] / np.sqrt(values[kept])).astype(np.float32)
+        blocks = np.array_split(np.arange(len(features)), 20)
+        rows = np.concatenate([_powered(features[b], power) @ X.T @ axes for b in blocks])
+        with replacing(out) as aside:
+            np.save(aside, rows)
+    C = np.load(out)
+    return C[mask], C[~mask]
+
+
+def _powered(features, power):
+    rows = np.asarray(features, np.float32)
+    if power != 1:
+        rows = np.sign(rows) * np.abs(rows) ** np.float32(power)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
 
 
 def mean_per_class(right, truth):
