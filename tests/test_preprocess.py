@@ -17,7 +17,9 @@ def rows(shape, seed=0):
     return (rng.normal(size=shape) * decay + 3).astype(np.float32)
 
 
-@parametrize_with_checks([Preprocess(), Preprocess(whitening=0.0, center=False)])
+@parametrize_with_checks(
+    [Preprocess(), Preprocess(whitening=0.0, center=False), Preprocess(power=0.5)]
+)
 def test_scikit_learn(estimator, check):
     check(estimator)
 
@@ -47,6 +49,20 @@ def test_whitening_scales_by_the_power_of_the_variance(whitening, unit, seed):
     if unit:
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(Z, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_power_is_taken_before_anything_else(path, monkeypatch):
+    if path == "sketch":
+        monkeypatch.setattr(_pca, "LARGEST_EXACT", 50)
+    X = np.where(np.random.default_rng(1).random(SHAPES[path]) < 0.5, 0, rows(SHAPES[path]) - 3)
+    raised = np.sign(X) * np.abs(X) ** np.float32(0.5)
+    expected = Preprocess(5, random_state=0).fit_transform(raised)
+    for given_as in (np.asarray, sparse.csr_array):
+        model = Preprocess(5, power=0.5, random_state=0).fit(given_as(X))
+        np.testing.assert_allclose(model.transform(given_as(X)), expected, atol=2e-4)
+    with pytest.raises(ValueError, match="power=0 must be"):
+        Preprocess(power=0).fit(X)
 
 
 @pytest.mark.parametrize("path", SHAPES)

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,6 +28,9 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Principal directions to keep; as many as the data has if left out.
     whitening : float
         Exponent between 0 and 1.
+    power : float
+        Before anything else every entry is raised to this power, its sign kept. One half tames
+        bursty entries, such as LLC codes or counts.
     center, unit_length : bool
     random_state : int, RandomState instance or None
         Used only where the directions are found by a randomised method: more rows than columns
@@ -52,12 +56,14 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         n_components: int | None = None,
         *,
         whitening: float = 0.5,
+        power: float = 1.0,
         center: bool = True,
         unit_length: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
         self.whitening = whitening
+        self.power = power
         self.center = center
         self.unit_length = unit_length
         self.random_state = random_state
@@ -67,6 +73,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_number("whitening", self.whitening, 0)
         if self.whitening > 1:
             raise ValueError(f"whitening={self.whitening!r} must lie between 0 and 1")
+        check_number("power", self.power, 0, open_low=True)
         rows = self._rows(X, reset=True)
         most = min(rows.shape)
         n = most if self.n_components is None else self.n_components
@@ -115,12 +122,34 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
         # float16 passes: blocks are widened one by one, not the whole file.
-        return validate_data(
+        rows = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], reset=reset
         )
+        if self.power == 1:
+            return rows
+        if sparse.issparse(rows):
+            return type(rows)(
+                (_raised(rows.data, self.power), rows.indices, rows.indptr), rows.shape
+            )
+        return _Raised(rows, self.power)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+class _Raised:
+    """Rows whose entries are raised to a power as they are read, so that no copy is made."""
+
+    def __init__(self, rows: NDArray[Any], power: float) -> None:
+        self.rows, self.power, self.shape = rows, power, rows.shape
+
+    def __getitem__(self, part: Any) -> NDArray[np.float32]:
+        return _raised(self.rows[part], self.power)
+
+
+def _raised(entries: NDArray[Any], power: float) -> NDArray[np.float32]:
+    entries = np.asarray(entries, np.float32)
+    return np.sign(entries) * np.abs(entries) ** np.float32(power)

@@ -67,6 +67,10 @@ class Settings:
         None, "PCA dimensions to keep; by default all, at most 3,000.", "Preprocessing"
     )
     whitening: float = _option(0.5, "0 (none) to 1 (full).", "Preprocessing")
+    power: float | None = _option(
+        None, "Raise entries to this power first; by default 1, and 0.5 for LLC features.",
+        "Preprocessing",
+    )  # fmt: skip
     center: bool = _option(True, "Subtract the mean.", "Preprocessing")
     unit_length: bool = _option(True, "Scale rows to length one.", "Preprocessing")
     lift: int | None = _option(
@@ -119,6 +123,8 @@ class Settings:
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1)
         check_number("bandwidth", self.bandwidth, 0, open_low=True)
+        if self.power is not None:
+            check_number("power", self.power, 0, open_low=True)
         if not 0 <= self.whitening <= 1:
             raise ValueError(f"whitening={self.whitening!r} must lie between 0 and 1")
         model = self.classifier(rows=1_000, columns=64)
@@ -139,6 +145,7 @@ class Settings:
         made = Preprocess(
             components,
             whitening=self.whitening,
+            power=1.0 if self.power is None else self.power,
             center=self.center,
             unit_length=self.unit_length and self.lift is None,
             random_state=self.seed,
