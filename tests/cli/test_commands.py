@@ -74,8 +74,9 @@ def test_import_and_help_load_nothing_heavy():
 
 
 def test_every_parameter_of_the_estimators_is_an_option():
-    other = {"shuffle": "order", "max_epochs": "epochs", "n_components": "components", "n_members": "members",
-             "projection": "ensemble", "n_features": "lift", "random_state": "seed"}  # fmt: skip
+    other = {"max_epochs": "epochs", "n_components": "components", "n_members": "members",
+             "projection": "ensemble", "n_features": "lift", "random_state": "seed",
+             "shuffle": "order"}  # fmt: skip
     elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "cache_dir", "learner",
                  "similarity", "preprocess"}  # fmt: skip
     options = Settings().as_dict()
