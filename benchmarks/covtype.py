@@ -6,8 +6,8 @@ DIR holds ``covtype.npz``. Random splits; columns are standardised on the traini
 --raw taken as they are (some are metres, most are zero or one: distances are then between places).
 All choices are made on training rows: the voters of plain kNN by cross-validation on 15,000 of
 them (not in its seconds), C of the SVM on a fifth of 10,000, and the bandwidth and temperature of
-SL-NE on a tenth of 20,000, within its seconds. SL-NE works on random Fourier features (300 columns),
-since 54 columns, most of them indicators, leave a matrix little to bend.
+SL-NE on a tenth of 20,000, within its seconds. SL-NE works on 300 random Fourier features, since
+54 columns, most of them indicators, leave a matrix little to bend.
 
 Allow fifteen minutes a seed on two quiet cores; ``--rows 50000 --test 5000 --seeds 1`` takes two.
 """

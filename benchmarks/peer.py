@@ -66,9 +66,10 @@ def metric_learn_lmnn():
 def pylmnn():
     # The package imports GPyOpt, which no longer builds, for a search that is not wanted here: its
     # module is taken without the package's own opening lines.
-    package = types.ModuleType("pylmnn")
-    package.__path__ = list(importlib.util.find_spec("pylmnn").submodule_search_locations)
-    sys.modules["pylmnn"] = package
+    if "pylmnn" not in sys.modules:
+        package = types.ModuleType("pylmnn")
+        package.__path__ = list(importlib.util.find_spec("pylmnn").submodule_search_locations)
+        sys.modules["pylmnn"] = package
     from pylmnn.lmnn import LargeMarginNearestNeighbor
 
     return _knn(LargeMarginNearestNeighbor(n_neighbors=K, random_state=0))  # 50 iterations

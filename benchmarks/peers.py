@@ -9,10 +9,10 @@ first that a method did not manage are left out.
 
 Everyone gets the same rows: PCA of the training rows to 100 dimensions, unit length (whitening
 helped neither nearkin nor plain kNN on held-out training rows). nearkin's setting is fixed
-(`peer.py`): softmax rule, k=50, 8 epochs, votes of 50 neighbours. The peers take 50 iterations, their
-default (metric-learn 100), on rows of a length, which decides what a margin of one and a learning
-rate mean, that is the best of `SCALES` on a fifth of the smallest training set, held out, at no
-charge. Under their metric 3 neighbours vote. The linear SVMs and OASIS choose C on held-out rows
+(`peer.py`): softmax rule, k=50, 8 epochs, votes of 50 neighbours. The peers take 50 iterations,
+their default (metric-learn 100). The length of the rows decides what a margin of one and a learning
+rate mean to them: it is the best of `SCALES` on a fifth of the smallest training set, held out, at
+no charge. Under their metric 3 neighbours vote. The linear SVMs and OASIS choose C on held-out rows
 themselves, within their seconds. Nothing is chosen on test rows.
 """
 
