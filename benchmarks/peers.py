@@ -174,8 +174,10 @@ def main() -> None:
     given.work.mkdir(parents=True, exist_ok=True)
     fits = Fits(given.work, given.limit, given.memory, given.threads)
     print(machine.facts())
-    print(f"MNIST, PCA to {DIMS}, whitening {WHITENING}, unit length; at most {given.limit:g} s "
-          f"and {given.memory:g} GiB a process; threads: {given.threads}; 10,000 test rows\n")  # fmt: skip
+    print(
+        f"MNIST, PCA to {DIMS}, whitening {WHITENING}, unit length; at most {given.limit:g} s "
+        f"and {given.memory:g} GiB a process, {given.threads} threads; 10,000 test rows\n"
+    )
     whole = next(splits("mnist", given.data, 1))
     given.sizes.sort()
     scales: dict[str, float] = {}
