@@ -28,7 +28,7 @@ from nearkin import SLNE
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 
-N, D, K, CLASSES = 20_000, 200, 50, 100  # of what is not varied
+D, K, CLASSES = 200, 50, 100  # of what is not varied
 DIMS = (100, 300, 1_000, 3_000)
 NEIGHBORS = (10, 30, 100, 200, 500)
 CLASS_COUNTS = (10, 30, 100, 300, 1_000)
@@ -77,16 +77,16 @@ def by_rows(rows: int, exact: int) -> Point:
     return point
 
 
-def by_dims(dims: int) -> Point:
-    return epoch(*World(dims, CLASSES).sample(N), random_lists(N, K))
+def by_dims(dims: int, rows: int) -> Point:
+    return epoch(*World(dims, CLASSES).sample(rows), random_lists(rows, K))
 
 
-def by_neighbors(k: int) -> Point:
-    return epoch(*World(D, CLASSES).sample(N), random_lists(N, k))
+def by_neighbors(k: int, rows: int) -> Point:
+    return epoch(*World(D, CLASSES).sample(rows), random_lists(rows, k))
 
 
-def by_classes(classes: int) -> Point:
-    X, y = World(D, classes).sample(N)
+def by_classes(classes: int, rows: int) -> Point:
+    X, y = World(D, classes).sample(rows)
     return epoch(X, y, nearest(X, K, index="exact")[0])
 
 
@@ -147,18 +147,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for growth.svg")
     parser.add_argument("--rows", type=int, nargs="+", default=[20_000, 50_000, 100_000, 200_000])
     parser.add_argument("--exact", type=int, default=50_000, help="most rows searched exactly")
+    parser.add_argument("--base", type=int, default=20_000, help="rows where they are not varied")
     names = ["N", "D", "k", "classes"]
     parser.add_argument("--series", nargs="+", choices=names, default=names)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     print(machine.facts())
-    print(f"where not varied: N={N:,}, D={D}, k={K}, {CLASSES} classes")
+    base = given.base
+    print(f"where not varied: N={base:,}, D={D}, k={K}, {CLASSES} classes")
     by_rows(2_000, 2_000)  # compile
     every = [
         Series("N", sorted(given.rows), lambda rows: by_rows(rows, given.exact)),
-        Series("D", list(DIMS), by_dims),
-        Series("k", list(NEIGHBORS), by_neighbors),
-        Series("classes", list(CLASS_COUNTS), by_classes),
+        Series("D", list(DIMS), lambda dims: by_dims(dims, base)),
+        Series("k", list(NEIGHBORS), lambda k: by_neighbors(k, base)),
+        Series("classes", list(CLASS_COUNTS), lambda classes: by_classes(classes, base)),
     ]
     plot({s.name: run(s) for s in every if s.name in given.series}, given.out / "growth.svg")
 

@@ -16,12 +16,14 @@ charge. Under their metric 3 neighbours vote. The linear SVMs and OASIS choose C
 themselves, within their seconds. Nothing is chosen on test rows.
 
 Every process has --threads threads. One is the default: where others compete for the cores, the
-threads of numpy's products wait for each other, which would flatter nearkin.
+threads of numpy's products wait for each other, which would flatter nearkin. Ratios are of CPU
+seconds, for the same reason; a process that was ended says how many it had.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import venv
@@ -91,6 +93,7 @@ class Fits:
         rows = self.work / "rows.npz"
         np.savez(rows, X=split.X, y=split.y, Q=split.X_test, truth=split.y_test)
         command = [python, peer.__file__, method, rows, watching.__file__, self.gib, scale]
+        before = _cpu_of_ended()
         try:
             done = subprocess.run(
                 list(map(str, command)),
@@ -98,11 +101,17 @@ class Fits:
                 env=self.environment,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return {"failed": f"> {self.limit:g} s", "seconds_at_least": self.limit}
+            cpu = _cpu_of_ended() - before
+            return {"failed": f"> {self.limit:g} s ({cpu:.0f} s of CPU)", "cpu_at_least": cpu}
         if done.returncode:
             return {"failed": (done.stderr.strip().splitlines() or ["killed"])[-1][:60]}
         outcome: Outcome = json.loads(done.stdout.strip().splitlines()[-1])
         return outcome
+
+
+def _cpu_of_ended() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def features(split: Split) -> Split:
@@ -135,27 +144,29 @@ def show(method: str, rows: int, outcome: Outcome) -> None:
         print(cells + f"  {outcome['failed']}", flush=True)
         return
     memory = "–" if outcome["bytes"] is None else f"{outcome['bytes'] / 2**20:.0f}"
-    cells += f"{outcome['seconds']:>9.2f} s {memory:>7} MiB"
+    cells += f"{outcome['seconds']:>9.2f} s {outcome['cpu']:>9.2f} s CPU {memory:>7} MiB"
     print(cells + f" {100 * outcome['accuracy']:>7.2f} %", flush=True)
 
 
 def summary(table: dict[tuple[str, int], Outcome]) -> None:
     """Each metric learner against nearkin, at the largest size that it managed."""
-    print("\nat the largest size that a peer finished: seconds of the peer over nearkin's")
+    print("\nat the largest size that a peer finished: CPU seconds of the peer over nearkin's")
     for method in METRICS:
         tried = {n: o for (name, n), o in table.items() if name == method and (US, n) in table}
+        if not tried:
+            continue
         finished = [n for n, o in tried.items() if "accuracy" in o and "accuracy" in table[US, n]]
         if not finished:
             print(f"{method:<18} finished nothing")
             continue
         n = max(finished)
         ours, theirs = table[US, n], tried[n]
-        line = f"{method:<18} {n:>7,} rows {theirs['seconds'] / ours['seconds']:>8.1f}×, accuracy "
+        line = f"{method:<18} {n:>7,} rows {theirs['cpu'] / ours['cpu']:>8.1f}×, accuracy "
         line += f"{100 * theirs['accuracy']:.2f} against {100 * ours['accuracy']:.2f} %"
-        stopped = [m for m, o in tried.items() if "seconds_at_least" in o and m > n]
-        if stopped and "seconds" in table[US, min(stopped)]:
+        stopped = [m for m, o in tried.items() if "cpu_at_least" in o and m > n]
+        if stopped and "cpu" in table[US, min(stopped)]:
             m = min(stopped)
-            least = tried[m]["seconds_at_least"] / table[US, m]["seconds"]
+            least = tried[m]["cpu_at_least"] / table[US, m]["cpu"]
             line += f"; stopped at {m:,} rows, there more than {least:.0f}×"
         print(line)
 
