@@ -9,8 +9,9 @@ an impostor are passed over.
 
 Neighbours are searched in the series over rows (exact search up to --exact rows, cells always) and
 over classes. The series over dimensions and neighbours take random lists of rows of ten classes,
-since exact lists would take most of the time; a symmetrised random list is twice as long as k, a real one 1.4 times. The
-slopes are between logarithms: 1 is linear, 0 constant. A figure, ``growth.svg``, goes to DIR.
+since exact lists would take most of the time; a symmetrised random list is twice as long as k, a
+real one 1.4 times. The slopes are between logarithms: 1 is linear, 0 constant. A figure,
+``growth.svg``, goes to DIR.
 """
 
 import argparse
