@@ -1,8 +1,8 @@
 """Accuracy on Caltech-101: the paper's row of Table 3, and nearkin at its own best.
 
 Command: ``python benchmarks/caltech101.py --data DIR --work WORK [--onnx NETWORK] [--splits 3]``.
-The first run makes the features (five minutes); a split then takes about six minutes on two
-cores.
+The first run makes the features (five minutes); a split then takes about ten minutes of
+one core.
 
 30 random training images a class, the others for testing; mean of the per-class accuracies, and
 the plain accuracy beside it (the paper does not say which it reports). Every setting, also the
