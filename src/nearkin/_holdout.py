@@ -71,6 +71,7 @@ def sample(labels: NDArray[np.integer], most: int, rng: np.random.Generator) -> 
 
 def without(neighbors: NeighborLists, held: NDArray[np.bool_]) -> NeighborLists:
     """Take the held-out rows out: no lists of theirs, and in nobody's list."""
+    check_lists(neighbors, len(held))
     if isinstance(neighbors, np.ndarray):
         lists = np.full(neighbors.shape, -1, np.int32)
         for lo in range(0, len(held), _ROWS):
