@@ -7,6 +7,7 @@ died goes on with the missing ones.
 
 import hashlib
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ Array = NDArray[np.float32]
 
 _GRAPH = ("indptr", "indices", "n_targets")
 _SAMPLE = 1_000
+# numpy parses headers with ast, which Python 3.11 now and then gets wrong in two threads at once.
+_READING = threading.Lock()
 
 
 class Folder:
@@ -91,7 +94,8 @@ class Folder:
         """The shared graph, memory-mapped."""
         if not self.array("indices").exists():
             return None
-        return Neighborhoods(*(np.load(self.array(name), mmap_mode="r") for name in _GRAPH))
+        with _READING:
+            return Neighborhoods(*(np.load(self.array(name), mmap_mode="r") for name in _GRAPH))
 
     def clear_shared(self) -> None:
         """Remove everything but the members, finished or not."""
@@ -119,8 +123,9 @@ def learn_member(folder: Folder, n: int, learner: Any) -> None:
     if folder.member(n).exists():
         return
     with limited(1):
-        rows = np.load(folder.rows(n), mmap_mode="r")
-        labels, held, voters = (np.load(folder.array(a)) for a in ("labels", "held", "voters"))
+        with _READING:
+            rows = np.load(folder.rows(n), mmap_mode="r")
+            labels, held, voters = (np.load(folder.array(a)) for a in ("labels", "held", "voters"))
         checkpoint = Checkpoint(folder.unfinished(n)) if folder.durable else None
         matrix = matrix_of(_fitted(learner, rows, labels, folder.hoods(), checkpoint))
         accuracy = Judge(rows, labels, held, voters)(matrix) if held.any() else 1.0

@@ -9,6 +9,7 @@ dimensions, 2,000 rows of the stand-ins) under five minutes. What is finished is
 import json
 import os
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,12 @@ def reproduce(item: str, setup: Setup, results: Path | None = None) -> list[Resu
     pages.write_html(page, done, about)
     setup.say(f"\nreport: {page}")
     if results is not None:
-        pages.write_markdown(results, [result for _, result in done], about)
+        # A text that is kept should not name a machine's folders: DIR is what --data was given.
+        kept = [
+            replace(result, not_run=[t.replace(str(setup.data), "DIR") for t in result.not_run])
+            for _, result in done
+        ]
+        pages.write_markdown(results, kept, about)
         setup.say(f"text: {results}")
     return [result for _, result in done]
 
@@ -57,8 +63,6 @@ def _run(module: Any, name: str, setup: Setup) -> Result:
         result: Result = module.run(setup)
     except Missing as missing:
         result = Result(name, module.TITLE, not_run=[str(missing)])
-    # A text that is kept should not name a machine's folders: DIR is what --data was given.
-    result.not_run = [text.replace(str(setup.data), "DIR") for text in result.not_run]
     result.seconds = max(time.perf_counter() - began, _before(setup, name))
     return result
 
