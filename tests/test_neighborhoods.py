@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import oracle
-from nearkin.neighborhoods import neighborhoods
+from nearkin.neighborhoods import check_lists, neighborhoods
 
 
 @st.composite
@@ -98,5 +98,6 @@ def test_lists_on_disk_are_not_copied(tmp_path):
     np.save(tmp_path / "lists.npy", lists)
     mapped = np.load(tmp_path / "lists.npy", mmap_mode="r")
     labels = np.arange(50) % 3
+    assert np.shares_memory(check_lists(mapped, 50)[1], mapped)
     one, other = neighborhoods(mapped, labels), neighborhoods(lists, labels)
     np.testing.assert_array_equal(one.indices, other.indices)

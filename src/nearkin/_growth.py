@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearkin._choice import build
+from nearkin._lists import near_rows
 from nearkin.neighborhoods import NeighborLists, as_graph
-from nearkin.neighbors import NeighborIndex
 
 Array = NDArray[np.float32]
 
@@ -56,11 +57,9 @@ def lists_of_the_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.i
     own = np.arange(len(rows) - new, len(rows))
     k = min(k, len(rows) - 1)
     # Building an approximate index for a few rows would take longer than searching without.
-    found = NeighborIndex(rows, "exact" if index == "auto" else index)
-    near = found.nearest(k + 1, queries=rows[own[0] :])[0]
-    mine = near == own[:, None]
-    mine[~mine.any(axis=1), -1] = True  # one of many duplicates; the last one makes room
-    return near[~mine].reshape(new, k)
+    found = build(rows, "exact" if index == "auto" else index)
+    found.prepare(k)
+    return near_rows(found, rows, own, k)[0]
 
 
 def joined(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """Rows at half their size: the upper sixteen bits of a float32 (bfloat16), rounded to nearest.
 
-They keep float32's range and about three digits. Scoring is bound by memory, so rows of half the
-size are compared almost twice as fast; sums and M itself stay in float32.
+They keep float32's range and about three digits. Scoring is bound by memory, and rows of half the
+size are half as much to read; sums and M itself stay in float32.
 """
 
 from typing import Any

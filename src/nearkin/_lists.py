@@ -9,6 +9,8 @@ from nearkin._threads import in_threads
 
 Neighbors = tuple[NDArray[np.int32], NDArray[np.float32]]
 
+QUERY_BLOCK = 4_096  # rows that ask at once
+
 
 def near_rows(index: Index, rows: NDArray[np.float32], at: NDArray[np.int64], k: int) -> Neighbors:
     """Lists of the rows `at`, themselves left out."""

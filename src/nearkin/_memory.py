@@ -15,9 +15,9 @@ from scipy import sparse
 
 from nearkin._indexes import DATABASE_BYTES, EXACT_ROWS, Factory
 from nearkin._learning import BLOCK
+from nearkin._lists import QUERY_BLOCK
 from nearkin._partition import DIMS, TRAIN_ROWS_A_CELL
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
-from nearkin.neighbors import QUERY_BLOCK
 
 Stages = dict[str, int]
 

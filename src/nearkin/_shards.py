@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from nearkin import _safetensors
 from nearkin._choice import build, kind_of
 from nearkin._files import replacing
-from nearkin._indexes import Index
-from nearkin._lists import Neighbors, near_rows
+from nearkin._indexes import Index, blocks
+from nearkin._lists import QUERY_BLOCK, Neighbors, near_rows
 from nearkin._progress import track
 from nearkin._threads import limited, n_threads
 
 SHARD_ROWS = 16_384
-_ASKED_AT_ONCE = 4_096
 
 
 class Shards:
@@ -144,8 +143,7 @@ def find_shard(shards: Shards, n: int, threads: int) -> None:
         order = np.arange(len(rows)) if index.order is None else index.order
         at = np.asarray(order[n * shards.size : (n + 1) * shards.size])
         parts = [
-            near_rows(index, rows, at[lo : lo + _ASKED_AT_ONCE], shards.k)
-            for lo in range(0, len(at), _ASKED_AT_ONCE)
+            near_rows(index, rows, at[lo:hi], shards.k) for lo, hi in blocks(len(at), QUERY_BLOCK)
         ]
     indices, distances = (np.concatenate(column) for column in zip(*parts))
     arrays = {"at": at, "indices": indices, "distances": distances}

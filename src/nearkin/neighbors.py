@@ -12,14 +12,12 @@ from numpy.typing import ArrayLike
 
 from nearkin._choice import build
 from nearkin._indexes import EXACT_ROWS, Exact, blocks
-from nearkin._lists import Neighbors, by_distance, near_rows
+from nearkin._lists import QUERY_BLOCK, Neighbors, by_distance, near_rows
 from nearkin._progress import track
 from nearkin._shards import nearest_in_shards
 from nearkin._validation import as_rows
 
 __all__ = ["EXACT_ROWS", "NeighborIndex", "nearest", "recall"]
-
-QUERY_BLOCK = 4_096
 
 
 def nearest(

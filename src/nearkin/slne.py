@@ -53,10 +53,10 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         1 is Algorithm 1 exactly; more are ordinary mini-batches, on all cores.
     shuffle : bool or "local"
         Visit the rows in random order. ``"local"``: cells of near rows in random order, and
-        their rows in random order; the rows that are compared then stay in the processor's
-        cache, which makes an epoch on large data faster.
+        their rows in random order; successive rows then share neighbours, which stay in the
+        processor's cache.
     half : bool
-        Compare with a copy of the rows in half precision: faster on large data, no longer exact.
+        Compare with a copy of the rows in half precision: half as much to read, no longer exact.
     symmetric, rank, psd, normalize :
         Keep M symmetric, of low rank, positive semidefinite (and so symmetric), or at its
         initial Frobenius norm. Symmetry and norm are kept at every step, rank and

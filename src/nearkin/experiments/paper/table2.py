@@ -35,7 +35,7 @@ REPEATS = 3  # of what is quick
 TOLERANCE = 0.4  # of an exponent
 REASONS = {
     "linear SVM": "one against all: a problem a class",
-    "Retrieval": "exact search here, another system in the paper; it reads every column once",
+    "Retrieval": "an inverted file here, another system in the paper; it reads every column once",
     "LMNN": "all rows are searched for impostors; a D×D matrix multiplies every row",
     "SL-NE": "a step is a D×D product and k inner products of D numbers",
     "SL-DE": "a member's dimension is fixed; its rows are projected from all D columns",
