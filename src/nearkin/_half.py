@@ -4,12 +4,7 @@ They keep float32's range and about three digits. Scoring is bound by memory, an
 size are half as much to read; sums and M itself stay in float32.
 """
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 _ROWS = 16_384
@@ -30,19 +25,3 @@ def halved(X: NDArray[np.float32]) -> NDArray[np.uint16]:
         # To nearest, ties to even.
         out[lo : lo + _ROWS] = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16
     return out
-
-
-@intrinsic
-def widened(_: Any, number: Any) -> Any:
-    """In compiled code: the float32 behind sixteen bits; a float32 is itself."""
-
-    def widen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if number == types.float32:
-            return arguments[0]
-        word = ir.IntType(32)
-        bits = builder.shl(builder.zext(arguments[0], word), ir.Constant(word, 16))
-        return builder.bitcast(bits, ir.FloatType())
-
-    if number in (types.float32, types.uint16):
-        return types.float32(number), widen
-    return None

@@ -19,8 +19,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into
-from nearkin._half import widened
+from nearkin._intrinsics import prefetch, widened
 from nearkin._rules import RULES, apply_rule
+from nearkin._team import meet, share
 from nearkin._threads import in_threads
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
@@ -49,10 +50,22 @@ def add_scaled(out, scale, row):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def ask_for(row):  # type: ignore[no-untyped-def]
+    """Have a row on its way to the cache while the one before it is being read."""
+    for byte in range(0, len(row) * row.itemsize, 64):
+        prefetch(row, byte)
+
+
+@_jit
 def walk(  # type: ignore[no-untyped-def]
-    X, graph, offsets, rows, XB, Q, G, V, w, steps, draws, lo, hi, alpha, norm2, settings, flags
-):
+    X, graph, offsets, rows, XB, Q, G, V, w, scores, steps, draws, lo, hi, alpha, norm2, settings,
+    flags, member,
+):  # fmt: skip
     """Visit rows ``lo:hi`` of a block, whose `Q` knows all steps before `lo`; fill `V` and `w`.
+
+    The members of a team share the neighbours when scoring and the dimensions when adding up, so
+    that every number is computed in the same way whatever their number. What is left, the rule and
+    a few scalars, each does for itself.
 
     Parameters
     ----------
@@ -60,10 +73,12 @@ def walk(  # type: ignore[no-untyped-def]
     offsets : what to add to the score of each edge (the other members of an ensemble), or empty
     rows : the block's row numbers; XB : their vectors; Q = XB·M; G = XB·XBᵀ
     V, w : the directions and weights of the block's steps
+    scores : room for the longest neighbourhood, shared by the team
     steps, draws : step size and uniform random number of each row
     alpha, norm2 : M is ``alpha`` times the stored matrix, whose squared Frobenius norm is `norm2`
     settings : (rule, margin, temperature, kept norm)
     flags : (exact, symmetric, normalize)
+    member : of the team (`_team.Member`)
 
     Returns
     -------
@@ -73,50 +88,61 @@ def walk(  # type: ignore[no-untyped-def]
     rule, margin, temperature, kept_norm = settings
     exact, symmetric, normalize = flags
     violations, loss = 0, 0.0
-    longest = 0
-    for b in range(lo, hi):
-        longest = max(longest, indptr[rows[b] + 1] - indptr[rows[b]])
-    all_scores, all_c = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    all_c = np.empty(len(scores), np.float32)
+    mine = slice(*share(member, X.shape[1]))
     for b in range(lo, hi):
         i = rows[b]
         near = indices[indptr[i] : indptr[i + 1]]
-        scores, c = all_scores[: len(near)], all_c[: len(near)]
-        q = Q[b]
+        c, v = all_c[: len(near)], V[b, mine]
         if exact:
-            _catch_up(q, lo, b, XB, G, V, w, symmetric)
-        for n in range(len(near)):
-            scores[n] = alpha * dot(q, X[near[n]])
-        if len(offsets) > 0:
-            for n in range(len(near)):
-                scores[n] += offsets[indptr[i] + n]
-        row_loss = apply_rule(rule, scores, n_targets[i], margin, temperature, draws[b], c)
-        V[b] = 0
+            _catch_up(Q[b], lo, b, XB, G, V, w, symmetric, mine)
+            meet(member)
+        _score(X, near, Q[b], alpha, offsets[indptr[i] : indptr[i + 1]], scores, member)
+        meet(member)
+        row_loss = apply_rule(
+            rule, scores[: len(near)], n_targets[i], margin, temperature, draws[b], c
+        )
+        v[:] = 0
         w[b] = 0
         if row_loss > 0:
             violations += 1
             loss += row_loss
             for n in range(len(near)):
                 if c[n] != 0:
-                    add_scaled(V[b], c[n], X[near[n]])
+                    add_scaled(v, c[n], X[near[n], mine])
             w[b] = np.float32(steps[b] / alpha)
-            if exact and normalize:
-                norm2 += _norm_growth(w[b], q, XB[b], V[b], symmetric)
+        if exact and (symmetric or normalize):  # look at directions as a whole
+            meet(member)
+            if normalize and row_loss > 0:
+                norm2 += _norm_growth(w[b], Q[b], XB[b], V[b], symmetric)
                 alpha = kept_norm / np.sqrt(norm2)
     return violations, loss, alpha, norm2
 
 
 @_jit
-def _catch_up(q, lo, b, XB, G, V, w, symmetric):  # type: ignore[no-untyped-def]
-    """Bring ``q = x_bᵀM`` up to date with the steps taken since row `lo`."""
+def _score(X, near, q, alpha, offsets, scores, member):  # type: ignore[no-untyped-def]
+    """Similarities of the member's share of a neighbourhood."""
+    first, last = share(member, len(near))
+    for n in range(first, last):
+        if n + 1 < last:
+            ask_for(X[near[n + 1]])
+        scores[n] = alpha * dot(q, X[near[n]])
+        if len(offsets) > 0:
+            scores[n] += offsets[n]
+
+
+@_jit
+def _catch_up(q, lo, b, XB, G, V, w, symmetric, mine):  # type: ignore[no-untyped-def]
+    """Bring a part of ``q = x_bᵀM`` up to date with the steps taken since row `lo`."""
     half = np.float32(0.5)
     for a in range(lo, b):
         if w[a] == 0:
             continue
         if symmetric:
-            add_scaled(q, half * w[a] * G[b, a], V[a])
-            add_scaled(q, half * w[a] * dot(XB[b], V[a]), XB[a])
+            add_scaled(q[mine], half * w[a] * G[b, a], V[a, mine])
+            add_scaled(q[mine], half * w[a] * dot(XB[b], V[a]), XB[a, mine])
         else:
-            add_scaled(q, w[a] * G[b, a], V[a])
+            add_scaled(q[mine], w[a] * G[b, a], V[a, mine])
 
 
 @_jit

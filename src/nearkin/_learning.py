@@ -14,12 +14,14 @@ from nearkin._partition import Partition
 from nearkin._pca import row_blocks
 from nearkin._projection import Projection
 from nearkin._rules import RANDOM_RULES, RULES
-from nearkin._threads import in_threads
+from nearkin._team import together
+from nearkin._threads import in_threads, n_threads
 from nearkin.neighborhoods import Neighborhoods
 
 # Measured (benchmarks/learner.py): larger blocks spread the traffic over M, larger strides the
 # cost of entering compiled code, against more corrections per row.
 BLOCK, STRIDE = 256, 32
+WORTH_A_TEAM = 20_000  # numbers a row reads; with fewer, meeting costs more than it saves
 
 Array = NDArray[np.float32]
 
@@ -78,6 +80,8 @@ class Learner:
         self.w = np.empty(self.block, np.float32)
         self.compared = halved(self.X) if self.settings.half else self.X
         self.kept_norm = float(np.linalg.norm(self.matrix))
+        self.longest = int(self.hoods.degrees.max(initial=0))
+        self.row_numbers = float(self.hoods.degrees.mean()) * D
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
@@ -146,16 +150,17 @@ class Learner:
         scalars = RULES[s.rule], s.margin, s.temperature, self.kept_norm
         flags = exact, s.projection.symmetric, s.normalize
 
-        def visit(lo: int, hi: int, alpha: float, norm2: float):  # type: ignore[no-untyped-def]
-            return walk(
-                self.compared, self.hoods.arrays, self.offsets, rows, XB, Q, G, V, w, steps, draws,
-                lo, hi, alpha, norm2, scalars, flags,
-            )  # fmt: skip
+        def visit(lo: int, hi: int, alpha: float, norm2: float, size: int):  # type: ignore[no-untyped-def]
+            scores = np.empty(self.longest, np.float32)
+            return together(lambda member: walk(
+                self.compared, self.hoods.arrays, self.offsets, rows, XB, Q, G, V, w, scores,
+                steps, draws, lo, hi, alpha, norm2, scalars, flags, member,
+            ), size)  # fmt: skip
 
         if exact:
             violations, loss, alpha = self._in_order(visit, XB, G, n)
         else:
-            parts = in_threads(lambda lo, hi: visit(lo, hi, 1.0, 1.0), n)
+            parts = in_threads(lambda lo, hi: visit(lo, hi, 1.0, 1.0, 1), n)
             violations, loss = (sum(column) for column in list(zip(*parts))[:2])
             alpha = 1.0
         self._update(XB, V, w, alpha)
@@ -166,11 +171,12 @@ class Learner:
     def _in_order(self, visit, XB: Array, G: Array, n: int) -> tuple[int, float, float]:  # type: ignore[no-untyped-def]
         """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
         violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
+        size = n_threads() if self.row_numbers >= WORTH_A_TEAM else 1
         for lo in range(0, n, STRIDE):
             hi = min(lo + STRIDE, n)
             if lo:
                 self._catch_up(XB, G, lo, hi)
-            v, lost, alpha, norm2 = visit(lo, hi, alpha, norm2)
+            v, lost, alpha, norm2 = visit(lo, hi, alpha, norm2, size)
             violations, loss = violations + v, loss + lost
         return violations, loss, alpha
 

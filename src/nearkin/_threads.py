@@ -22,11 +22,12 @@ _SMALLEST_SHARE = 16
 
 def n_threads() -> int:
     """Threads that the caller may use: all cores, unless `limited` says otherwise."""
-    return _limit.get() or _cores()
+    return _limit.get() or cores()
 
 
 @cache  # joblib asks the operating system anew each time, which takes 0.2 ms
-def _cores() -> int:
+def cores() -> int:
+    """Cores that this process may use."""
     return int(cpu_count())
 
 
@@ -42,12 +43,13 @@ def limited(threads: int) -> Iterator[None]:
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="nearkin")
+def pool() -> ThreadPoolExecutor:
+    """The threads of this process: as many as there are cores, kept for the next call."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="nearkin")
 
 
 # The threads of a pool do not survive a fork; the child makes its own.
-os.register_at_fork(after_in_child=_pool.cache_clear)
+os.register_at_fork(after_in_child=pool.cache_clear)
 
 
 def in_threads(work: Callable[[int, int], T], n: int) -> list[T]:
@@ -69,5 +71,5 @@ def in_parallel(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) ->
     """Call ``work(lo, hi)`` for each range, on as many threads as are allowed."""
     if n_threads() == 1 or len(ranges) == 1:
         return [work(lo, hi) for lo, hi in ranges]
-    futures = [_pool().submit(work, lo, hi) for lo, hi in ranges]
+    futures = [pool().submit(work, lo, hi) for lo, hi in ranges]
     return [future.result() for future in futures]

@@ -1,0 +1,84 @@
+"""Threads that visit a row together: each takes its share of the neighbours, then all meet.
+
+Rows follow each other in microseconds, too fast for the operating system's ways of waiting: the
+members of a team look at each other's counters until all have arrived.
+"""
+
+import os
+from collections.abc import Callable
+from threading import Lock
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from nearkin._intrinsics import give_way, tell, told
+from nearkin._threads import cores, pool
+
+T = TypeVar("T")
+
+_LINE = 8  # numbers a cache line; each counter has one to itself
+_PATIENCE = 4_000  # looks, some microseconds; a member who takes longer may be waiting for our core
+_one_team = Lock()
+
+os.register_at_fork(after_in_child=_one_team._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+class Member(NamedTuple):
+    """One of the threads: its number, how many there are, and how often each came to meet.
+
+    The last counter is not a member's: once it is set, nobody waits any more.
+    """
+
+    number: int
+    size: int
+    met: NDArray[np.int64]
+
+
+def together(work: Callable[[Member], T], size: int) -> T:
+    """Call ``work(member)`` for all members at once; return what the first one's call gave.
+
+    Examples
+    --------
+    >>> together(lambda member: share(member, 10), 1)
+    (0, 10)
+    """
+    size = min(size, cores() + 1)  # the pool's threads and our own
+    met = np.zeros((size + 1) * _LINE, np.int64)
+    first, *others = (Member(number, size, met) for number in range(size))
+    if not others:
+        return work(first)
+    with _one_team:  # of two teams in one pool, each could keep the other's last from starting
+        running = []
+        try:
+            running = [pool().submit(work, member) for member in others]
+            return work(first)
+        except BaseException:
+            met[size * _LINE] = 1
+            raise
+        finally:
+            for member in running:
+                member.result()
+
+
+@njit(cache=True, nogil=True)
+def share(member, n):  # type: ignore[no-untyped-def]
+    """The member's part of ``0:n``."""
+    return n * member.number // member.size, n * (member.number + 1) // member.size
+
+
+@njit(cache=True, nogil=True)
+def meet(member):  # type: ignore[no-untyped-def]
+    """Wait until every member has come here as often; what they wrote can then be read."""
+    if member.size == 1:
+        return
+    own, over = member.number * _LINE, member.size * _LINE
+    times = member.met[own] + 1
+    tell(member.met, own, times)
+    for other in range(member.size):
+        looks = 0
+        while told(member.met, other * _LINE) < times and told(member.met, over) == 0:
+            looks += 1
+            if looks > _PATIENCE:
+                give_way()
