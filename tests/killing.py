@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import nearkin.voting  # noqa: F401 - so that no child has to
-from nearkin import SLNE, _files, _indexes, _members, _safetensors, persistence, slne
+from nearkin import SLNE, _exact, _files, _members, _safetensors, persistence, slne
 from nearkin._checkpoint import Checkpoint
 from nearkin._kernel import pair_squared_distances
 from nearkin._learning import Learner
@@ -27,7 +27,7 @@ from samples import blobs
 
 # Where a child can be made to die: what is called there.
 PLACES = {
-    "neighbours": (_indexes.Exact, "search"),
+    "neighbours": (_exact.Exact, "search"),
     "graph": (slne, "neighborhoods"),
     "epoch": (Learner, "_take"),
     "projection": (Learner, "_project"),

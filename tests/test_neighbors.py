@@ -66,7 +66,7 @@ def test_far_from_the_origin():
 
 def test_blocks_of_the_database_are_merged(rows, monkeypatch):
     whole = nearest(rows, 7)
-    monkeypatch.setattr("nearkin._indexes.DATABASE_BYTES", 9 * 4 * 33)
+    monkeypatch.setattr("nearkin._exact.DATABASE_BYTES", 9 * 4 * 33)
     monkeypatch.setattr("nearkin.neighbors.QUERY_BLOCK", 29)
     np.testing.assert_array_equal(nearest(rows, 7)[0], whole[0])
 

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin import _safetensors
-from nearkin._blas import multiply_into, serial_blas
-from nearkin._indexes import Array, Exact, blocks
-from nearkin._kernel import pair_squared_distances, smallest
+from nearkin._exact import Exact, by_products
+from nearkin._indexes import Array, blocks
+from nearkin._kernel import pair_squared_distances
 from nearkin._partition import Partition
 
 SAMPLE = 256
-PRODUCT_BYTES = 64 << 20
 FEW = 32  # queries a cell; with fewer, asking all rows in one product is quicker
 FACTORS = (1, 1.5, 2, 3, 4, 6, 8, 12, 16)
 
@@ -96,14 +95,14 @@ class Cells:
         wanted = min(max(k, int(self.plan[2])), len(self.rows))
         asked = np.unique(cell)
         if len(queries) < FEW * len(asked):
-            return self.order[_nearest(reduced, self.reduced, wanted)]
+            return self.order[by_products(reduced, self.reduced, wanted)[1]]
         found = np.empty((len(queries), wanted), np.int64)
         for c in asked:
             asking = np.flatnonzero(cell == c)
             parts = self._candidates(int(c), wanted)
             block = np.concatenate([self.reduced[part] for part in parts])
             near = np.concatenate([self.order[part] for part in parts])
-            found[asking] = near[_nearest(reduced[asking], block, wanted)]
+            found[asking] = near[by_products(reduced[asking], block, wanted)[1]]
         return found
 
     def _candidates(self, cell: int, wanted: int) -> list[slice]:
@@ -126,16 +125,3 @@ class Cells:
         for name, array in _safetensors.read(path)[0].items():
             setattr(cut if name in cls._CUT else index, name, np.asarray(array))
         return index
-
-
-def _nearest(queries: Array, rows: Array, wanted: int) -> NDArray[np.int64]:
-    """The `wanted` nearest of `rows` for each query, both centred."""
-    squares = np.einsum("nd,nd->n", rows, rows)
-    found = np.empty((len(queries), wanted), np.int64)
-    at_once = max(1, PRODUCT_BYTES // (4 * len(rows)))
-    with serial_blas():
-        for lo, hi in blocks(len(queries), at_once):
-            products = np.empty((hi - lo, len(rows)), np.float32)
-            multiply_into(products, queries[lo:hi], rows, scale=-2, right_transposed=True)
-            found[lo:hi] = smallest(products, squares, wanted)
-    return found

@@ -4,9 +4,12 @@ import math
 from typing import Any
 
 from nearkin._cells import Cells
-from nearkin._indexes import EXACT_ROWS, Array, Exact, Factory, Index
+from nearkin._exact import Exact
+from nearkin._faiss import Factory
+from nearkin._indexes import Array, Index
 
 RECALL = 0.95
+EXACT_ROWS = 100_000  # up to here "auto" is exact
 
 
 def kind_of(description: Any, n: int) -> type[Index]:

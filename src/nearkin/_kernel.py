@@ -202,7 +202,7 @@ def _objective(graph, scores, margin, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _smallest(D, offsets, out, lo, hi):  # type: ignore[no-untyped-def]
+def _smallest(D, offsets, columns, out, lo, hi):  # type: ignore[no-untyped-def]
     n, wanted = D.shape[1], out.shape[1]
     step = max(1, n // 1_024)
     sampled = np.empty(len(range(0, n, step)), np.float32)
@@ -219,8 +219,8 @@ def _smallest(D, offsets, out, lo, hi):  # type: ignore[no-untyped-def]
         found = _below(D[i], offsets, limit, places, values)
         if found < wanted:
             found = _below(D[i], offsets, np.float32(np.inf), places, values)
-        order = np.argsort(values[:found])
-        out[i] = places[order[:wanted]]
+        order = np.argsort(values[:found])[:wanted]
+        columns[i], out[i] = places[order], values[order]
 
 
 @_jit
@@ -252,14 +252,14 @@ def nearest_of(D: NDArray[np.float32], offsets: NDArray[np.float32]) -> NDArray[
 
 def smallest(
     D: NDArray[np.float32], offsets: NDArray[np.float32], wanted: int
-) -> NDArray[np.int64]:
-    """Columns of the `wanted` smallest values of ``D + offsets`` in each row, in ascending order.
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The `wanted` smallest values of ``D + offsets`` in each row and their columns, ascending.
 
     Made for few wanted among very many: one pass over a row, where a heap would take several.
     """
-    out = np.empty((len(D), wanted), np.int64)
-    in_threads(partial(_smallest, D, offsets, out), len(D))
-    return out
+    columns, values = np.empty((len(D), wanted), np.int64), np.empty((len(D), wanted), np.float32)
+    in_threads(partial(_smallest, D, offsets, columns, values), len(D))
+    return values, columns
 
 
 def edge_scores(

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from nearkin._indexes import DATABASE_BYTES, EXACT_ROWS, Factory
+from nearkin._choice import EXACT_ROWS
+from nearkin._exact import DATABASE_BYTES
+from nearkin._faiss import Factory
 from nearkin._learning import BLOCK
 from nearkin._lists import QUERY_BLOCK
 from nearkin._partition import DIMS, TRAIN_ROWS_A_CELL

@@ -10,8 +10,9 @@ import os
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearkin._choice import build
-from nearkin._indexes import EXACT_ROWS, Exact, blocks
+from nearkin._choice import EXACT_ROWS, build
+from nearkin._exact import Exact
+from nearkin._indexes import blocks
 from nearkin._lists import QUERY_BLOCK, Neighbors, by_distance, near_rows
 from nearkin._progress import track
 from nearkin._shards import nearest_in_shards
