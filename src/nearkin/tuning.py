@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from nearkin import votes
 from nearkin._holdout import MOST_ROWS, held_out
+from nearkin._hubs import surroundings
 from nearkin._kernel import pair_scores
 from nearkin._progress import track
 from nearkin._validation import check_number
@@ -30,7 +31,7 @@ from nearkin.neighbors import NeighborIndex
 from nearkin.preprocess import Preprocess
 from nearkin.slne import SLNE
 from nearkin.votes import Vote
-from nearkin.voting import SoftVotingKNN, surroundings
+from nearkin.voting import SoftVotingKNN
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -8,15 +8,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin import _kernel, _memory, persistence, votes
 from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint, words
 from nearkin._growth import joined
 from nearkin._holdout import held_out, lists_of, without
+from nearkin._hubs import NEAR, surroundings
+from nearkin._parts import apart, cut, is_fitted, learn, seeded
 from nearkin._validation import check_choice, check_number
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors import NeighborIndex
@@ -25,9 +27,7 @@ from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
 Array = NDArray[np.float32]
 
 CALIBRATION_FRACTION = 0.1
-NEAR = 50  # rows that make the surroundings of a row
 _VOTE_CELLS = 1 << 24
-_BLOCK = 65_536
 
 
 class SoftVotingKNN(ClassifierMixin, BaseEstimator):
@@ -142,18 +142,18 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         keep = as_checkpoint(checkpoint)
         rng = check_random_state(keep.seed(self.random_state))
         labels = self._keep(X, y, rng, keep)
-        fitted = self.similarity is None or _is_fitted(self.similarity)
-        self.similarity_ = self.similarity if fitted else _seeded(self.similarity, rng)
+        fitted = self.similarity is None or is_fitted(self.similarity)
+        self.similarity_ = self.similarity if fitted else seeded(self.similarity, rng)
         lists = neighbors
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
             lists = self._find_lists(keep)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
-        own = lists if neighbors is not None else _cut(lists, self.similarity_)
+        own = lists if neighbors is not None else cut(lists, self.similarity_)
         if self.vote == "auto" and calibration is None:
             self._calibrate_held_out(y, lists, own, fitted, rng, keep)
             return self
         if not fitted:
-            _learn(self.similarity_, self.database_, y, own, keep=keep)
+            learn(self.similarity_, self.database_, y, own, keep=keep)
         self._correct_hubs(lists)
         if calibration is not None and self.vote == "auto":
             self._calibrate_on(*calibration)
@@ -226,10 +226,10 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _prepare(self, rows: Any, rng: Any, keep: Checkpoint) -> None:
         """Fit the preprocessing, if it is not fitted, and apply it; or take what was kept."""
         self.preprocess_ = self.preprocess
-        if self.preprocess is None or _is_fitted(self.preprocess):
+        if self.preprocess is None or is_fitted(self.preprocess):
             self.database_ = self._preprocessed(rows)
             return
-        unfitted = _seeded(self.preprocess, rng)
+        unfitted = seeded(self.preprocess, rng)
         path = keep.folder / "preprocessed.safetensors"
         made_from = {"preprocess": unfitted, "X": Digest(*_arrays(rows))}
         if keep and path.exists():
@@ -316,14 +316,14 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if lists is None or not held.any():  # too few rows to spare any
             self.vote_ = Vote("power", DEFAULT_SHARPNESS["power"])
             if not fitted:
-                _learn(self.similarity_, self.database_, y, own, keep=keep)
+                learn(self.similarity_, self.database_, y, own, keep=keep)
             self._correct_hubs(lists)
             return
         unfitted = self.similarity_
         if not fitted:
             known = without(own, held)
-            first = _apart(unfitted), self.database_, y, known, held, keep.part("held-out")
-            self.similarity_ = _learn(*first)
+            first = apart(unfitted), self.database_, y, known, held, keep.part("held-out")
+            self.similarity_ = learn(*first)
         self._correct_hubs(lists)
         # Lists say which are the nearest; a graph does not, and all its neighbours vote.
         most = self.n_neighbors if isinstance(lists, np.ndarray) else None
@@ -331,7 +331,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         scores = self._scores(self.database_[held], indices)
         self._choose(scores, self.labels_[indices], self.labels_[held])
         if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
-            self.similarity_ = _learn(unfitted, self.database_, y, own, keep=keep)
+            self.similarity_ = learn(unfitted, self.database_, y, own, keep=keep)
             self._correct_hubs(lists)
 
     def _choose(self, scores: Array, labels: NDArray[Any], truth: NDArray[Any]) -> None:
@@ -436,65 +436,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         inner = getattr(self.preprocess, "__sklearn_tags__", None)
         tags.input_tags.sparse = bool(inner and inner().input_tags.sparse)
         return tags
-
-
-def surroundings(rows: Array, lists: NDArray[np.int32], matrix: Array | None) -> Array:
-    """Mean similarity of a row's nearest rows, as queries, to that row (after Conneau et al.)."""
-    means = np.empty(len(rows), np.float32)
-    for lo in range(0, len(rows), _BLOCK):
-        part = slice(lo, lo + _BLOCK)
-        seen = rows[part] if matrix is None else rows[part] @ matrix.T
-        scores = _kernel.pair_scores(seen, rows, np.ascontiguousarray(lists[part, :NEAR]))
-        there = np.isfinite(scores)  # lists may have gaps
-        total = np.where(there, scores, 0).sum(axis=1)
-        means[part] = total / np.maximum(there.sum(axis=1), 1)
-    return means
-
-
-def _cut(lists: NDArray[np.int32] | None, learner: Any) -> NDArray[np.int32] | None:
-    """As many neighbours as the learner wants; the shortlist may be longer."""
-    wanted = getattr(learner, "n_neighbors", None)
-    return lists if lists is None or wanted is None else lists[:, :wanted]
-
-
-def _is_fitted(part: Any) -> bool:
-    return not hasattr(part, "fit") or any(name.endswith("_") for name in vars(part))
-
-
-def _seeded(part: Any, rng: Any) -> Any:
-    """A clone whose unset seeds follow from ours, so that one seed fixes everything."""
-    part = clone(part)
-    names = [name for name in sorted(part.get_params()) if name.split("__")[-1] == "random_state"]
-    unset = [name for name in names if part.get_params()[name] is None]
-    return part.set_params(**{name: rng.randint(2**31 - 1) for name in unset})
-
-
-def _apart(learner: Any) -> Any:
-    """A clone for the fit without the held-out rows, with a folder of its own for its files."""
-    learner = clone(learner)
-    if getattr(learner, "cache_dir", None):
-        learner.set_params(cache_dir=os.path.join(learner.cache_dir, "held-out"))
-    return learner
-
-
-def _learn(
-    learner: Any,
-    rows: Array,
-    y: ArrayLike,
-    neighbors: NeighborLists | None,
-    held: NDArray[np.bool_] | None = None,
-    keep: Checkpoint | None = None,
-) -> Any:
-    """Fit a learner without the held-out rows, which `neighbors` no longer mentions."""
-    keep = keep.part("learner") if keep else None
-    if keep and getattr(learner, "cache_dir", "none") is None:  # an ensemble has a way of its own
-        learner.set_params(cache_dir=keep.folder)
-    if has_fit_parameter(learner, "neighbors"):
-        durable = keep and has_fit_parameter(learner, "checkpoint")
-        also = {"checkpoint": keep} if durable else {}
-        return learner.fit(rows, y, neighbors=neighbors, **also)
-    chosen = slice(None) if held is None else ~held
-    return learner.fit(rows[chosen], np.asarray(y)[chosen])
 
 
 def _check_room(rows: Any, preprocess: Any) -> None:

@@ -1,0 +1,24 @@
+"""Hubs of the vote: how similar each stored row is to everything around it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin import _kernel
+
+Array = NDArray[np.float32]
+
+NEAR = 50  # rows that make the surroundings of a row
+_BLOCK = 65_536
+
+
+def surroundings(rows: Array, lists: NDArray[np.int32], matrix: Array | None) -> Array:
+    """Mean similarity of a row's nearest rows, as queries, to that row (after Conneau et al.)."""
+    means = np.empty(len(rows), np.float32)
+    for lo in range(0, len(rows), _BLOCK):
+        part = slice(lo, lo + _BLOCK)
+        seen = rows[part] if matrix is None else rows[part] @ matrix.T
+        scores = _kernel.pair_scores(seen, rows, np.ascontiguousarray(lists[part, :NEAR]))
+        there = np.isfinite(scores)  # lists may have gaps
+        total = np.where(there, scores, 0).sum(axis=1)
+        means[part] = total / np.maximum(there.sum(axis=1), 1)
+    return means
