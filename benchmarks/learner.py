@@ -4,7 +4,9 @@ Command: ``python benchmarks/learner.py`` (about three minutes on two cores).
 
 The naive form is numpy, float32, all BLAS threads, the same neighbourhoods and the same order of
 rows: a vector-matrix product, the scores, and a rank-one update of M. Rows are drawn around random
-centres; neighbours are exact. "bytes" counts the gathered rows, "flops" the matrix products.
+centres; neighbours are exact. GB/s counts the gathered rows, GFLOP/s the matrix products; "limit"
+is the time that products at their peak and a random gather on all cores would take one after the
+other, as a share of the time it took.
 """
 
 import argparse
@@ -70,9 +72,7 @@ def compare(n):
     peak = machine.product_peak()
     print(f"matrix products {peak / 1e9:.0f} GFLOP/s, reading in order "
           f"{machine.copy_bandwidth() / 1e9:.1f} GB/s (one core)")  # fmt: skip
-    print(
-        "   D    k degree   naive/s    exact/s  ratio  GFLOP/s (of peak)  GB/s (of gather, 1 core)"
-    )
+    print("   D    k degree   naive/s    exact/s  ratio  GFLOP/s (of peak)  GB/s (of gather) limit")
     for D, k in CASES:
         X, y = clustered(n if D < 3_000 else n // 2, D)
         hoods = neighborhoods(nearest(X, k)[0], y)
@@ -80,11 +80,11 @@ def compare(n):
         fast = steps_per_second(made, 8_192 if D < 3_000 else 2_048)
         slow = naive_per_second(X, hoods, made, 200 if D < 3_000 else 40)
         degree = hoods.degrees.mean()
-        flops, traffic = fast * 4 * D * D, fast * degree * D * 4
-        gather = machine.gather_bandwidth(D, threads=1)
+        flops, traffic = fast * 4 * D * D / peak, fast * degree * D * 4
+        gathered = traffic / machine.gather_bandwidth(D)
         print(f"{D:>4} {k:>4} {degree:>6.0f} {slow:>9.0f} {fast:>10.0f} {fast / slow:>6.1f}"
-              f" {flops / 1e9:>8.0f} ({flops / peak:>4.0%}) {traffic / 1e9:>11.1f}"
-              f" ({traffic / gather:>4.0%})", flush=True)  # fmt: skip
+              f" {flops * peak / 1e9:>8.0f} ({flops:>4.0%}) {traffic / 1e9:>11.1f}"
+              f" ({gathered:>4.0%}) {flops + gathered:>9.0%}", flush=True)  # fmt: skip
 
 
 def growth(k=50, D=256):

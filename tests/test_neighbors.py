@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearkin._kernel import smallest
 from nearkin.neighbors import NeighborIndex, nearest, recall
 
 BACK_ENDS = ["exact", "auto", "cells;recall=0.999", "Flat", "IVF8,Flat;nprobe=8", "HNSW32"]
@@ -98,3 +99,17 @@ def test_bad_input(rows, arguments, message):
 def test_bad_rows(X):
     with pytest.raises(ValueError, match="X "):
         nearest(X, 1)
+
+
+@given(st.integers(1, 300), st.integers(1, 60), st.integers(0, 2**32 - 1), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_smallest_is_a_sort_cut_short(n, wanted, seed, ties):
+    rng = np.random.default_rng(seed)
+    D, offsets = (rng.normal(size=size).astype(np.float32) for size in ((5, n), n))
+    if ties:
+        D, offsets = np.round(D), np.round(offsets)
+    wanted = min(wanted, n)
+    values, columns = smallest(D, offsets, wanted)
+    np.testing.assert_array_equal(values, np.sort(D + offsets, axis=1)[:, :wanted])
+    np.testing.assert_array_equal(np.take_along_axis(D + offsets, columns, axis=1), values)
+    assert all(len(set(row)) == wanted for row in columns)

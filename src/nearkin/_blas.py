@@ -49,10 +49,11 @@ def multiply_into(
     keep: float = 0.0,
     left_transposed: bool = False,
     right_transposed: bool = False,
+    panel: int = PANEL,
 ) -> None:
     """``out ← scale·A·B + keep·out``, with A or B transposed if asked.
 
-    All arrays are float32 with contiguous rows.
+    All arrays are float32 with contiguous rows. Threads share panels of `panel` columns.
 
     Examples
     --------
@@ -65,17 +66,17 @@ def multiply_into(
     if out.size == 0:
         return
 
-    def panel(lo: int, hi: int) -> None:
+    def fill(lo: int, hi: int) -> None:
         part = B[lo:hi] if right_transposed else B[:, lo:hi]
         _gemm(out[:, lo:hi], A, part, scale, keep, left_transposed, right_transposed, depth)
 
     width = out.shape[1]
-    panels = [(lo, min(lo + PANEL, width)) for lo in range(0, width, PANEL)]
+    panels = [(lo, min(lo + panel, width)) for lo in range(0, width, panel)]
     if 2 * out.size * depth < WORTH_SHARING:
         for lo, hi in panels:
-            panel(lo, hi)
+            fill(lo, hi)
     else:
-        in_parallel(panel, panels)
+        in_parallel(fill, panels)
 
 
 def _gemm(

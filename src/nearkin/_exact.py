@@ -12,7 +12,7 @@ from nearkin._kernel import smallest
 from nearkin._pca import mean
 
 DATABASE_BYTES = 256 << 20
-PRODUCT_BYTES = 16 << 20  # at once; the products are still in the cache when they are compared
+PRODUCT_BYTES, PANEL = 64 << 20, 2_048
 
 
 class Exact:
@@ -66,7 +66,9 @@ def by_products(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.
     with serial_blas():
         for lo, hi in blocks(len(queries), at_once):
             products = np.empty((hi - lo, len(rows)), np.float32)
-            multiply_into(products, queries[lo:hi], rows, scale=-2, right_transposed=True)
+            multiply_into(
+                products, queries[lo:hi], rows, scale=-2, right_transposed=True, panel=PANEL
+            )
             found[0][lo:hi], found[1][lo:hi] = smallest(products, squares, k)
     found[0][:] += np.einsum("nd,nd->n", queries, queries)[:, None]
     return found

@@ -27,6 +27,7 @@ from nearkin._threads import in_threads
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 ALL = RULES["all"]
 SCORE_ROWS = 4_096
+LONG = 1_024  # bytes; a processor reads ahead over several shorter rows by itself
 
 # Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
 _MATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -123,8 +124,9 @@ def walk(  # type: ignore[no-untyped-def]
 def _score(X, near, q, alpha, offsets, scores, member):  # type: ignore[no-untyped-def]
     """Similarities of the member's share of a neighbourhood."""
     first, last = share(member, len(near))
+    long = X.shape[1] * X.itemsize >= LONG
     for n in range(first, last):
-        if n + 1 < last:
+        if long and n + 1 < last:
             ask_for(X[near[n + 1]])
         scores[n] = alpha * dot(q, X[near[n]])
         if len(offsets) > 0:
@@ -204,32 +206,47 @@ def _objective(graph, scores, margin, lo, hi):  # type: ignore[no-untyped-def]
 @_jit
 def _smallest(D, offsets, columns, out, lo, hi):  # type: ignore[no-untyped-def]
     n, wanted = D.shape[1], out.shape[1]
-    step = max(1, n // 1_024)
-    sampled = np.empty(len(range(0, n, step)), np.float32)
+    rounds = 32
+    while rounds > 1 and n // rounds < 2 * wanted:
+        rounds //= 2
+    lowest = np.empty(n // rounds, np.float32)
     places, values = np.empty(n, np.int64), np.empty(n, np.float32)
-    # A sample tells where about the value lies below which `wanted` are; a little more, to be sure.
-    share = wanted / n
-    at = int(len(sampled) * share + 3 * np.sqrt(len(sampled) * share) + 3)
     for i in range(lo, hi):
+        _lowest_of_lanes(D[i], offsets, lowest)
+        # As many lanes as are wanted hold a value up to here, so no wanted value lies above.
         limit = np.float32(np.inf)
-        if at < len(sampled):
-            for s in range(len(sampled)):
-                sampled[s] = D[i, s * step] + offsets[s * step]
-            limit = np.partition(sampled, at)[at]
-        found = _below(D[i], offsets, limit, places, values)
-        if found < wanted:
-            found = _below(D[i], offsets, np.float32(np.inf), places, values)
+        if wanted < len(lowest):
+            limit = np.partition(lowest, wanted - 1)[wanted - 1]
+        found = _up_to(limit, D[i], offsets, lowest, places, values)
         order = np.argsort(values[:found])[:wanted]
         columns[i], out[i] = places[order], values[order]
 
 
 @_jit
-def _below(row, offsets, limit, places, values):  # type: ignore[no-untyped-def]
-    found = 0
-    for j in range(len(row)):
-        value = row[j] + offsets[j]
-        places[found], values[found] = j, value
-        found += value <= limit
+def _lowest_of_lanes(row, offsets, lowest):  # type: ignore[no-untyped-def]
+    """Fold a row: lane c holds the values c, c + lanes, c + 2·lanes …, but for an odd end."""
+    lanes = len(lowest)
+    lowest[:] = np.inf
+    for start in range(0, len(row) - lanes + 1, lanes):
+        part, more = row[start : start + lanes], offsets[start : start + lanes]
+        for c in range(lanes):
+            value = part[c] + more[c]
+            lowest[c] = value if value < lowest[c] else lowest[c]
+
+
+@_jit
+def _up_to(limit, row, offsets, lowest, places, values):  # type: ignore[no-untyped-def]
+    """Collect the values up to the limit, looking only into the lanes that have some."""
+    lanes, found = len(lowest), 0
+    whole = len(row) - len(row) % lanes
+    for c in range(lanes):
+        if lowest[c] <= limit:
+            for j in range(c, whole, lanes):
+                places[found], values[found] = j, row[j] + offsets[j]
+                found += values[found] <= limit
+    for j in range(whole, len(row)):
+        places[found], values[found] = j, row[j] + offsets[j]
+        found += values[found] <= limit
     return found
 
 
