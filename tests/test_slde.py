@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info
 import nearkin
 import oracle
 from nearkin import SLDE, SLNE, SoftVotingKNN
+from nearkin._partition import cells_of
 from nearkin._threads import n_threads
 from nearkin.baselines import LMNN
 from nearkin.neighbors import nearest
@@ -304,3 +305,16 @@ def test_a_folder_that_is_a_file(data, tmp_path):
 def test_bad_parameters(data, settings, message):
     with pytest.raises(ValueError, match=message):
         SLDE(**settings).fit(*data)
+
+
+def test_local_order_follows_the_whole_space(data, monkeypatch):
+    """Members visit rows in the cells of all dimensions; none looks for cells in its own."""
+    X, y = data
+    asked = []
+    monkeypatch.setattr("nearkin.slde.cells_of", lambda rows: asked.append(rows) or cells_of(rows))
+    monkeypatch.delattr("nearkin._learning.cells_of")
+    learner = SLNE(shuffle="local", **EASY)
+    local = SLDE(learner, n_members=3, random_state=0).fit(X, y).matrix_
+    assert [rows.shape for rows in asked] == [(240, 12)]
+    random = SLDE(SLNE(**EASY), n_members=3, random_state=0).fit(X, y).matrix_
+    assert not np.array_equal(local, random)

@@ -62,10 +62,11 @@ def by_products(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.
     """Squared distances and numbers of the `k` nearest rows of each query, nearest first."""
     squares = np.einsum("nd,nd->n", rows, rows)
     found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    at_once = max(1, PRODUCT_BYTES // (4 * len(rows)))
+    at_once = max(1, min(len(queries), PRODUCT_BYTES // (4 * len(rows))))
+    room = np.empty((at_once, len(rows)), np.float32)
     with serial_blas():
         for lo, hi in blocks(len(queries), at_once):
-            products = np.empty((hi - lo, len(rows)), np.float32)
+            products = room[: hi - lo]
             multiply_into(
                 products, queries[lo:hi], rows, scale=-2, right_transposed=True, panel=PANEL
             )

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from nearkin._blas import multiply_into
 from nearkin._half import halved
 from nearkin._kernel import walk
-from nearkin._partition import Partition
-from nearkin._pca import row_blocks
+from nearkin._partition import cells_of
 from nearkin._projection import Projection
 from nearkin._rules import RANDOM_RULES, RULES
 from nearkin._team import together
@@ -114,10 +113,9 @@ class Learner:
         return self.epochs * self.n_visits if self.taken is None else self.taken
 
     @cached_property
-    def cells(self) -> NDArray[np.int64]:
+    def cells(self) -> NDArray[np.int32]:
         """Which rows lie together."""
-        cut = Partition(self.X)
-        return np.concatenate([cut.cell(cut.reduce(part)) for _, part in row_blocks(self.X)])
+        return cells_of(self.X) if self.hoods.cells is None else self.hoods.cells
 
     def _schedule(self) -> tuple[NDArray[np.int64], Array, NDArray[np.float64]]:
         """Order of the rows, their step sizes and random numbers.

@@ -86,6 +86,8 @@ class Folder:
         shared = {"labels": labels, "held": held, "voters": voters}
         if hoods is not None:
             shared |= dict(zip(_GRAPH, hoods.arrays))
+            if hoods.cells is not None:
+                shared["cells"] = hoods.cells
         for name, array in shared.items():
             with replacing(self.array(name)) as aside:
                 np.save(aside, array)
@@ -95,7 +97,11 @@ class Folder:
         if not self.array("indices").exists():
             return None
         with _READING:
-            return Neighborhoods(*(np.load(self.array(name), mmap_mode="r") for name in _GRAPH))
+            indptr, indices, n_targets = (
+                np.load(self.array(name), mmap_mode="r") for name in _GRAPH
+            )
+            cells = np.load(self.array("cells")) if self.array("cells").exists() else None
+        return Neighborhoods(indptr, indices, n_targets, cells=cells)
 
     def clear_shared(self) -> None:
         """Remove everything but the members, finished or not."""

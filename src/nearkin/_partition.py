@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into, serial_blas
 from nearkin._kernel import nearest_of
-from nearkin._pca import mean, principal_directions
+from nearkin._pca import mean, principal_directions, row_blocks
 
 Array = NDArray[np.float32]
 
@@ -46,6 +46,21 @@ class Partition:
     def cell(self, reduced: Array) -> NDArray[np.int64]:
         """The cell of each reduced row."""
         return _assigned(reduced, self.centroids)
+
+
+def cells_of(rows: Array) -> NDArray[np.int32]:
+    """Which rows lie together: the number of each row's cell.
+
+    Examples
+    --------
+    >>> far, rng = np.repeat([[0], [9]], 32, axis=0), np.random.default_rng(0)
+    >>> cells = cells_of((far + rng.normal(size=(64, 2))).astype(np.float32))
+    >>> set(cells[:32].tolist()) & set(cells[32:].tolist())
+    set()
+    """
+    cut = Partition(rows)
+    parts = [cut.cell(cut.reduce(part)) for _, part in row_blocks(rows)]
+    return np.concatenate(parts).astype(np.int32)
 
 
 def _means(rows: Array, n: int, rng: np.random.Generator) -> Array:

@@ -32,12 +32,15 @@ class Neighborhoods:
         How many of them, from the front, carry row i's label.
     n_hubs : int
         Rows that too many others had named, and that were cut short.
+    cells : (n,) int32 array, optional
+        Which rows lie together, for ``shuffle="local"``; found when it is needed, if left out.
     """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     n_targets: NDArray[np.int32]
     n_hubs: int = 0
+    cells: NDArray[np.int32] | None = None
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:

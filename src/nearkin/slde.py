@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ from nearkin._members import (
     project,
     read_member,
 )
+from nearkin._partition import cells_of
 from nearkin._validation import check_choice, check_number
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors import nearest
@@ -244,6 +246,8 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             held, voters = hold_out(neighbors, labels, HELD_OUT, rng)
         limit = getattr(self._prototype, "hub_limit", None)
         hoods = neighborhoods(neighbors, labels, held=held if held.any() else None, hub_limit=limit)
+        if getattr(self._prototype, "shuffle", None) == "local" and hoods.cells is None:
+            hoods = replace(hoods, cells=cells_of(rows))  # near in all dimensions, not a member's
         return hoods, held, voters
 
     def _folder(

@@ -282,13 +282,14 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     def _made_from(self, learner: Learner) -> dict[str, Any]:
         """What decides the course of a fit, beside X and y."""
         settings = {k: v for k, v in self.get_params().items() if k not in _NO_MATTER}
+        hoods = learner.hoods
         return settings | {
             "seed": learner.settings.seed,
             "rows a block": learner.block,
             # Now, not when it is first asked for: the matrix is about to change.
             "the matrix to start from": str(Digest(learner.matrix)),
             "epochs before": learner.epochs,
-            "neighbors": Digest(*learner.hoods.arrays),
+            "neighbors": Digest(*(a for a in (*hoods.arrays, hoods.cells) if a is not None)),
         }
 
     def _check_epochs(self, course: Course, keep: Checkpoint) -> None:
