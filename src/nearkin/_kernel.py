@@ -104,14 +104,14 @@ def walk(  # type: ignore[no-untyped-def]
             rule, scores[: len(near)], n_targets[i], margin, temperature, draws[b], c
         )
         v[:] = 0
-        w[b] = 0
         if row_loss > 0:
             violations += 1
             loss += row_loss
             for n in range(len(near)):
                 if c[n] != 0:
                     add_scaled(v, c[n], X[near[n], mine])
-            w[b] = np.float32(steps[b] / alpha)
+        # Written once, by all and alike: a member ahead of us may be reading it.
+        w[b] = np.float32(steps[b] / alpha) if row_loss > 0 else np.float32(0)
         if exact and (symmetric or normalize):  # look at directions as a whole
             meet(member)
             if normalize and row_loss > 0:

@@ -20,6 +20,7 @@ from nearkin.neighborhoods import Neighborhoods
 # Measured (benchmarks/learner.py): larger blocks spread the traffic over M, larger strides the
 # cost of entering compiled code, against more corrections per row.
 BLOCK, STRIDE = 256, 32
+MOST = 0.8  # of a block's rows; where fewer took a step, copying these out is worth it
 WORTH_A_TEAM = 20_000  # numbers a row reads; with fewer, meeting costs more than it saves
 
 Array = NDArray[np.float32]
@@ -144,7 +145,7 @@ class Learner:
         exact = s.batch_size == 1
         G = np.empty((n, n) if exact else (0, 0), np.float32)
         if exact:
-            multiply_into(G, XB, XB, right_transposed=True)
+            multiply_into(G, XB, XB, right_transposed=True, panel=BLOCK // 2)
         scalars = RULES[s.rule], s.margin, s.temperature, self.kept_norm
         flags = exact, s.projection.symmetric, s.normalize
 
@@ -191,6 +192,9 @@ class Learner:
 
     def _update(self, XB: Array, V: Array, w: Array, alpha: float) -> None:
         """``M ← α (M + X_Bᵀ diag(w) V)``, symmetrised if asked, without a D×D temporary."""
+        stepped = w != 0
+        if stepped.mean() < MOST:
+            XB, V, w = XB[stepped], V[stepped], w[stepped]
         weighted, M = XB * w[:, None], self.matrix
         if not self.settings.projection.symmetric:
             multiply_into(M, weighted, V, scale=alpha, keep=alpha, left_transposed=True)
