@@ -84,7 +84,8 @@ def _gemm(
 ) -> None:
     """One call of BLAS, which reads columns first: hand it (A·B)ᵀ = Bᵀ·Aᵀ."""
     m, n, k = (ctypes.c_int(v) for v in (out.shape[1], out.shape[0], depth))
-    lda, ldb, ldc = (ctypes.c_int(max(1, a.strides[0] // 4)) for a in (B, A, out))
+    # Of a matrix of one row or none numpy does not say how far the next row would be.
+    lda, ldb, ldc = (ctypes.c_int(max(1, a.shape[1], a.strides[0] // 4)) for a in (B, A, out))
     _sgemm(
         b"T" if tb else b"N", b"T" if ta else b"N", m, n, k, ctypes.c_float(scale),
         B.ctypes.data, lda, A.ctypes.data, ldb, ctypes.c_float(keep), out.ctypes.data, ldc,
