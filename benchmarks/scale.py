@@ -32,7 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "random order, half, batch 1": {"half": True},
     "neighbours together, float32, batch 1": {"shuffle": "local"},
     "neighbours together, half, batch 1": {"shuffle": "local", "half": True},
-    "neighbours together, half, batch 32": {"shuffle": "local", "half": True, "batch_size": 32},
+    "neighbours together, half, batch 256": {"shuffle": "local", "half": True, "batch_size": 256},
 }
 BEST = "neighbours together, half, batch 1"
 
