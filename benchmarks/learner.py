@@ -80,7 +80,9 @@ def compare(n):
         fast = steps_per_second(made, 8_192 if D < 3_000 else 2_048)
         slow = naive_per_second(X, hoods, made, 200 if D < 3_000 else 40)
         degree = hoods.degrees.mean()
-        flops, traffic = fast * 4 * D * D / peak, fast * degree * D * 4
+        # Twice D² for the scores of a row, and once more for its step, if it takes one.
+        flops = fast * 2 * D * D * (1 + float((made.w != 0).mean())) / peak
+        traffic = fast * degree * D * 4
         gathered = traffic / machine.gather_bandwidth(D)
         print(f"{D:>4} {k:>4} {degree:>6.0f} {slow:>9.0f} {fast:>10.0f} {fast / slow:>6.1f}"
               f" {flops * peak / 1e9:>8.0f} ({flops:>4.0%}) {traffic / 1e9:>11.1f}"

@@ -165,8 +165,9 @@ def summary(table: dict[tuple[str, int], Outcome]) -> None:
         stopped = [m for m, o in tried.items() if "cpu_at_least" in o and ours(table, m)]
         if stopped:
             m = min(stopped)
-            least = tried[m]["cpu_at_least"] / ours(table, m)[-1][1]["cpu"]
-            line += f"; stopped at {m:,} rows, there more than {least:.0f}× {peer.OURS[0]}"
+            us, taken = ours(table, m)[0]
+            line += f"; stopped at {m:,} rows, there more than "
+            line += f"{tried[m]['cpu_at_least'] / taken['cpu']:.0f}× {us}"
         print(line)
 
 

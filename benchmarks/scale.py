@@ -70,11 +70,11 @@ def graph_of(work: Path, X: Any, lists: Any, y: Any) -> Neighborhoods:
     names = ("indptr", "indices", "n_targets", "cells")
     if not (work / "cells.npy").exists():
         hoods = neighborhoods(lists, y, hub_limit=HUB_LIMIT)
+        with replacing(work / "hubs.json") as aside:
+            aside.write_text(json.dumps(hoods.n_hubs))
         for name, array in zip(names, (*hoods.arrays, cells_of(X))):
             with replacing(work / f"{name}.npy") as aside:
                 np.save(aside, array)
-        with replacing(work / "hubs.json") as aside:
-            aside.write_text(json.dumps(hoods.n_hubs))
     *graph, cells = (np.load(work / f"{name}.npy", mmap_mode="r") for name in names)
     return Neighborhoods(*graph, json.loads((work / "hubs.json").read_text()), cells)
 
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--member-epochs", type=int, default=20, help="of SL-DE, at most")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--variants", action="store_true", help="time an epoch of each variant")
+    parser.add_argument("--variants", action="store_true", help="learn with each variant")
     parser.add_argument("--hashing", type=int, default=0, help="compare indexes on so many rows")
     given = parser.parse_args()
     work = given.work / f"{given.rows}x{given.dims}"

@@ -106,7 +106,8 @@ def test_the_formula_is_a_bound_and_not_a_loose_one(tmp_path):
 result = {}
 cases = {
     "lists": (30_000, 16, 60, {}), "held out": (30_000, 16, 60, {"early_stopping": True}),
-    "search": (3_000, 1_000, 200, {}), "matrix": (600, 1_500, 5, {}),
+    "search": (3_000, 1_000, 200, {}), "products": (20_000, 16, 5, {}),
+    "matrix": (600, 1_500, 5, {}),
     "psd": (600, 1_000, 5, {"psd": True}), "rank": (600, 1_000, 5, {"rank": 3}),
     "batches": (3_000, 900, 5, {"batch_size": 2_000}),
 }

@@ -16,7 +16,7 @@ from samples import blobs
 @pytest.fixture
 def worth(monkeypatch):
     """Small rows are worth a team, too."""
-    monkeypatch.setattr(_learning, "WORTH_A_TEAM", 0)
+    monkeypatch.setattr(_learning, "WORTH_A_MEMBER", 1)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, nor
 
 def test_shares_cover_everything_once():
     for size, n in itertools.product([1, 2, 3], [0, 1, 2, 7]):
-        edges = [share(Member(m, size, np.zeros(8, np.int64)), n) for m in range(size)]
+        edges = [share(Member(m, size, np.zeros((4, 8), np.int64)), n) for m in range(size)]
         assert edges[0][0] == 0
         assert edges[-1][1] == n
         assert all(a[1] == b[0] for a, b in itertools.pairwise(edges))
@@ -62,13 +62,14 @@ def test_nobody_goes_on_before_all_have_come():
     assert late == [0] * (100 * size)
 
 
-def test_a_member_that_fails_lets_the_others_go():
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_member_that_fails_lets_the_others_go(failing):
     def work(member):
-        if member.number == 0:
-            raise KeyboardInterrupt
+        if member.number == failing:
+            raise MemoryError("no room")
         meet(member)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(MemoryError, match="no room"):
         together(work, 2)
     assert together(lambda member: member.size, 2) == 2
 

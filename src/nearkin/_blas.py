@@ -13,7 +13,8 @@ So BLAS itself runs single-threaded here, called without the GIL, one panel a ca
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from threading import Lock
 
 import numpy as np
 from numba.extending import get_cython_function_address
@@ -33,11 +34,36 @@ _sgemm = ctypes.CFUNCTYPE(
 )(get_cython_function_address("scipy.linalg.cython_blas", "sgemm"))  # fmt: skip
 
 
+class _Serial:
+    """The limit is the process's: the first to ask sets it, the last to leave takes it back."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.limit = Lock(), 0, ExitStack()
+
+    def enter(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.limit.enter_context(threadpool_limits(limits=1, user_api="blas"))
+            self.users += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.limit.close()
+
+
+_serial = _Serial()
+
+
 @contextmanager
 def serial_blas() -> Iterator[None]:
     """Keep BLAS to one thread a call inside the block; the panels make use of the cores."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    _serial.enter()
+    try:
         yield
+    finally:
+        _serial.leave()
 
 
 def multiply_into(

@@ -12,7 +12,7 @@ from nearkin._kernel import smallest
 from nearkin._pca import mean
 
 DATABASE_BYTES = 256 << 20
-PRODUCT_BYTES, PANEL = 64 << 20, 2_048
+PRODUCT_BYTES = 64 << 20
 
 
 class Exact:
@@ -62,13 +62,14 @@ def by_products(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.
     """Squared distances and numbers of the `k` nearest rows of each query, nearest first."""
     squares = np.einsum("nd,nd->n", rows, rows)
     found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+    panel = max(256, min(2_048, len(rows) // 16))  # few calls, and some for every core
     at_once = max(1, min(len(queries), PRODUCT_BYTES // (4 * len(rows))))
     room = np.empty((at_once, len(rows)), np.float32)
     with serial_blas():
         for lo, hi in blocks(len(queries), at_once):
             products = room[: hi - lo]
             multiply_into(
-                products, queries[lo:hi], rows, scale=-2, right_transposed=True, panel=PANEL
+                products, queries[lo:hi], rows, scale=-2, right_transposed=True, panel=panel
             )
             found[0][lo:hi], found[1][lo:hi] = smallest(products, squares, k)
     found[0][:] += np.einsum("nd,nd->n", queries, queries)[:, None]

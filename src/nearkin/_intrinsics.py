@@ -48,7 +48,7 @@ def prefetch(_: Any, row: Any, byte: Any) -> Any:
 
 @intrinsic
 def tell(_: Any, places: Any, at: Any, value: Any) -> Any:
-    """``places[at] = value``, after everything that was written before it."""
+    """``places[at, 0] = value``, after everything that was written before it."""
 
     def store(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _place(context, builder, places, arguments)
@@ -60,7 +60,7 @@ def tell(_: Any, places: Any, at: Any, value: Any) -> Any:
 
 @intrinsic
 def told(_: Any, places: Any, at: Any) -> Any:
-    """``places[at]``; what was written before it was told can be read from now on."""
+    """``places[at, 0]``; what was written before it was told can be read from now on."""
 
     def load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load_atomic(_place(context, builder, places, arguments), "acquire", 8)
@@ -70,4 +70,6 @@ def told(_: Any, places: Any, at: Any) -> Any:
 
 def _place(context: Any, builder: Any, places: Any, arguments: Any) -> Any:
     array = context.make_array(places)(context, builder, arguments[0])
-    return builder.gep(array.data, [arguments[1]])
+    start = builder.bitcast(array.data, _BYTE.as_pointer())
+    line = builder.mul(arguments[1], builder.extract_value(array.strides, 0))
+    return builder.bitcast(builder.gep(start, [line]), _LONG.as_pointer())

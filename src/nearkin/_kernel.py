@@ -8,8 +8,8 @@ of rows (`docs/architecture.md` has the derivation): ``Q = X_B M`` once per bloc
 scores from ``q``, weights from the rule, ``V[b] = Σ_n c_n x_n``, and ``M += X_Bᵀ diag(w) V`` once
 at the end. Leaving out the sum gives ordinary mini-batch steps, whose rows are independent.
 
-Arrays and scalars in, arrays changed in place, counters out. Everything here is serial and
-releases the GIL; threads are laid around it.
+Arrays and scalars in, arrays changed in place, counters out. Everything here releases the GIL;
+threads are laid around it, each with rows of its own, or a team (`_team`) with a row in common.
 """
 
 from functools import partial
@@ -218,6 +218,8 @@ def _smallest(D, offsets, columns, out, lo, hi):  # type: ignore[no-untyped-def]
         if wanted < len(lowest):
             limit = np.partition(lowest, wanted - 1)[wanted - 1]
         found = _up_to(limit, D[i], offsets, lowest, places, values)
+        if found > 4 * wanted:  # many equal ones: do not sort them all
+            found = _first_of(wanted, found, places, values)
         order = np.argsort(values[:found])[:wanted]
         columns[i], out[i] = places[order], values[order]
 
@@ -243,11 +245,28 @@ def _up_to(limit, row, offsets, lowest, places, values):  # type: ignore[no-unty
         if lowest[c] <= limit:
             for j in range(c, whole, lanes):
                 places[found], values[found] = j, row[j] + offsets[j]
-                found += values[found] <= limit
+                found += not (values[found] > limit)  # what overflowed to NaN counts, too
     for j in range(whole, len(row)):
         places[found], values[found] = j, row[j] + offsets[j]
-        found += values[found] <= limit
+        found += not (values[found] > limit)
     return found
+
+
+@_jit
+def _first_of(wanted, found, places, values):  # type: ignore[no-untyped-def]
+    """Move as many values as are wanted to the front, none of them larger than one left out."""
+    limit = np.partition(values[:found], wanted - 1)[wanted - 1]
+    room = wanted
+    for m in range(found):
+        room -= values[m] < limit
+    kept = 0
+    for m in range(found):
+        equal = room > 0 and not (values[m] < limit or values[m] > limit)
+        if values[m] < limit or equal:
+            places[kept], values[kept] = places[m], values[m]
+            kept += 1
+            room -= equal
+    return kept
 
 
 @_jit

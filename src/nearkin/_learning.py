@@ -21,7 +21,7 @@ from nearkin.neighborhoods import Neighborhoods
 # cost of entering compiled code, against more corrections per row.
 BLOCK, STRIDE = 256, 32
 MOST = 0.8  # of a block's rows; where fewer took a step, copying these out is worth it
-WORTH_A_TEAM = 20_000  # numbers a row reads; with fewer, meeting costs more than it saves
+WORTH_A_MEMBER = 10_000  # numbers to read for a row; with fewer, meeting costs more than it saves
 
 Array = NDArray[np.float32]
 
@@ -81,7 +81,8 @@ class Learner:
         self.compared = halved(self.X) if self.settings.half else self.X
         self.kept_norm = float(np.linalg.norm(self.matrix))
         self.longest = int(self.hoods.degrees.max(initial=0))
-        self.row_numbers = float(self.hoods.degrees.mean()) * D
+        edges = self.hoods.degrees[self.hoods.usable]
+        self.row_numbers = D * float(edges.mean()) if len(edges) else 0.0
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
@@ -170,7 +171,7 @@ class Learner:
     def _in_order(self, visit, XB: Array, G: Array, n: int) -> tuple[int, float, float]:  # type: ignore[no-untyped-def]
         """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
         violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
-        size = n_threads() if self.row_numbers >= WORTH_A_TEAM else 1
+        size = max(1, min(n_threads(), int(self.row_numbers / WORTH_A_MEMBER)))
         for lo in range(0, n, STRIDE):
             hi = min(lo + STRIDE, n)
             if lo:

@@ -14,17 +14,18 @@ import numpy as np
 from scipy import sparse
 
 from nearkin._choice import EXACT_ROWS
-from nearkin._exact import DATABASE_BYTES
+from nearkin._exact import DATABASE_BYTES, PRODUCT_BYTES
 from nearkin._faiss import Factory
 from nearkin._learning import BLOCK
 from nearkin._lists import QUERY_BLOCK
 from nearkin._partition import DIMS, TRAIN_ROWS_A_CELL
+from nearkin._threads import n_threads
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 
 Stages = dict[str, int]
 
 DEGREE = 2  # edges a row after symmetrising, in units of k, at most; about 1.4 on real data
-_FIXED = 48 << 20  # buffers of BLAS and faiss, compiled code, threads
+_FIXED = 48 << 20  # buffers of BLAS, compiled code, threads
 _LIST, _DISTANCES = 4, 4  # bytes a listed neighbour
 _GRAPH = 4 + 4 * DEGREE  # … while the graph is made from the lists, and the graph itself
 _CANDIDATES = 4  # for each neighbour, in a search by cells; 2 or 3 on most data
@@ -49,7 +50,7 @@ def fit_bytes(
     Examples
     --------
     >>> {stage: size >> 20 for stage, size in fit_bytes(1_200_000, 1_000, 50).items()}
-    {'neighbours': 2617, 'graph': 1135, 'learning': 920}
+    {'neighbours': 2681, 'graph': 1135, 'learning': 920}
     """
     lists = 0 if ready_lists else _LIST * rows * k
     extra = _ROW * rows + _FIXED
@@ -67,21 +68,36 @@ def fit_bytes(
 def search_bytes(rows: int, dims: int, k: int, index: str) -> int:
     """Bytes of a search for the `k` nearest of all rows."""
     whole = 4 * rows * dims
-    queries = min(QUERY_BLOCK, rows) * (8 * dims + _SEARCH * (k + 1))
-    lists = (_LIST + _DISTANCES) * rows * k
+    asking = min(QUERY_BLOCK, rows)
+    queries = asking * (8 * dims + _SEARCH * (k + 1))
+    lists = (_LIST + _DISTANCES) * rows * k + min(PRODUCT_BYTES, 4 * asking * rows)
     if index == "exact" or (index == "auto" and rows <= EXACT_ROWS):
-        return lists + queries + min(whole, 2 * DATABASE_BYTES)
+        return lists + queries + min(whole, 2 * DATABASE_BYTES) + 16 * rows * n_threads()
     if index.startswith(("auto", "cells")):
-        trained = TRAIN_ROWS_A_CELL * 4 * int(rows**0.5)
         reduced = 3 * 4 * rows * min(DIMS, dims)  # as they come, in cells, and those of a search
-        return lists + _CANDIDATES * queries + max(reduced, 4 * dims * min(trained, rows))
+        return lists + _CANDIDATES * queries + max(reduced, _partition_bytes(rows, dims))
     # An index grows by half as it fills, and keeps every row; a compressing one keeps less.
     sample = 2 * 4 * dims * min(rows, 2 * Factory.TRAIN_ROWS)
     return lists + queries + max(3 * whole // 2 + 8 * rows, sample)
 
 
+def _partition_bytes(rows: int, dims: int) -> int:
+    """Bytes of the rows that k-means sees."""
+    return 4 * dims * min(TRAIN_ROWS_A_CELL * 4 * int(rows**0.5), rows)
+
+
 def ensemble_bytes(
-    rows: int, dims: int, k: int, *, width: int, members: int, jobs: int, joint: bool, **search: Any
+    rows: int,
+    dims: int,
+    k: int,
+    *,
+    width: int,
+    members: int,
+    jobs: int,
+    joint: bool = False,
+    local: bool = False,
+    half: bool = False,
+    **search: Any,
 ) -> Stages:
     """The same for an ensemble of `members` projections to `width` dimensions, `jobs` at once.
 
@@ -89,11 +105,15 @@ def ensemble_bytes(
     """
     alone = fit_bytes(rows, dims, k, **search)
     stages = {name: alone[name] for name in alone if name != "learning"}
+    if local:
+        graph = (_LIST + 4 * DEGREE) * rows * k
+        stages["cells"] = graph + _partition_bytes(rows, dims) + _ROW * rows + _FIXED
     projections = 4 * members * width * dims
     stages["projections"] = projections + 48 * min(rows, dims, 5_000) ** 2 + _FIXED
     shared = _LIST * rows * k + 4 * DEGREE * rows * k + _ROW * rows + projections
     # A worker starts with what its libraries take.
     a_worker = 24 * width**2 + 4 * BLOCK * (6 * width + 2 * BLOCK) + _ROW * rows + _FIXED
+    a_worker += 2 * rows * width if half else 0
     stages["members"] = shared + jobs * (a_worker + (200 << 20 if jobs > 1 else 0))
     total = shared + 8 * dims**2 + 4 * members * width**2
     stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width if joint else 0)

@@ -38,9 +38,10 @@ class Partition:
     def reduce(self, rows: Array) -> Array:
         """Rows in the leading principal directions."""
         out = np.empty((len(rows), len(self.directions)), np.float32)
-        for lo in range(0, len(rows), _ROWS):
-            part = np.ascontiguousarray(rows[lo : lo + _ROWS] - self.centre)
-            multiply_into(out[lo : lo + _ROWS], part, self.directions, right_transposed=True)
+        with serial_blas():
+            for lo in range(0, len(rows), _ROWS):
+                part = np.ascontiguousarray(rows[lo : lo + _ROWS] - self.centre)
+                multiply_into(out[lo : lo + _ROWS], part, self.directions, right_transposed=True)
         return out
 
     def cell(self, reduced: Array) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ members of a team look at each other's counters until all have arrived.
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
@@ -18,17 +19,18 @@ from nearkin._threads import cores, pool
 
 T = TypeVar("T")
 
-_LINE = 8  # numbers a cache line; each counter has one to itself
+_LINE = 16  # numbers, two cache lines of most processors; each counter has them to itself
 _PATIENCE = 4_000  # looks, some microseconds; a member who takes longer may be waiting for our core
 _one_team = Lock()
 
-os.register_at_fork(after_in_child=_one_team._at_fork_reinit)  # type: ignore[attr-defined]
+if hasattr(os, "register_at_fork"):  # a fork copies a lock as it is, and nobody would open it
+    os.register_at_fork(after_in_child=_one_team._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class Member(NamedTuple):
     """One of the threads: its number, how many there are, and how often each came to meet.
 
-    The last counter is not a member's: once it is set, nobody waits any more.
+    The last line is not a member's: once it is set, nobody waits any more.
     """
 
     number: int
@@ -45,21 +47,27 @@ def together(work: Callable[[Member], T], size: int) -> T:
     (0, 10)
     """
     size = min(size, cores() + 1)  # the pool's threads and our own
-    met = np.zeros((size + 1) * _LINE, np.int64)
+    met = np.zeros((size + 1, _LINE), np.int64)
     first, *others = (Member(number, size, met) for number in range(size))
     if not others:
         return work(first)
-    with _one_team:  # of two teams in one pool, each could keep the other's last from starting
-        running = []
+
+    def watched(member: Member) -> T:
         try:
-            running = [pool().submit(work, member) for member in others]
-            return work(first)
+            return work(member)
         except BaseException:
-            met[size * _LINE] = 1
+            met[size] = 1
             raise
+
+    with _one_team:  # of two teams in one pool, each could keep the other's last from starting
+        running: list[Future[T]] = []
+        try:
+            running.extend(pool().submit(watched, member) for member in others)
+            return watched(first)
         finally:
-            for member in running:
-                member.result()
+            met[size] = 1  # those who are still waiting wait for nobody; the first is through
+            for member_at_work in running:
+                member_at_work.result()
 
 
 @njit(cache=True, nogil=True)
@@ -73,12 +81,11 @@ def meet(member):  # type: ignore[no-untyped-def]
     """Wait until every member has come here as often; what they wrote can then be read."""
     if member.size == 1:
         return
-    own, over = member.number * _LINE, member.size * _LINE
-    times = member.met[own] + 1
-    tell(member.met, own, times)
+    times = member.met[member.number, 0] + 1
+    tell(member.met, member.number, times)
     for other in range(member.size):
         looks = 0
-        while told(member.met, other * _LINE) < times and told(member.met, over) == 0:
+        while told(member.met, other) < times and told(member.met, member.size) == 0:
             looks += 1
             if looks > _PATIENCE:
                 give_way()

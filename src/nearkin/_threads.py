@@ -27,8 +27,10 @@ def n_threads() -> int:
 
 @cache  # joblib asks the operating system anew each time, which takes 0.2 ms
 def cores() -> int:
-    """Cores that this process may use."""
-    return int(cpu_count())
+    """Cores that this process may use: no more than its fellow workers leave it."""
+    allowed = os.environ.get("OMP_NUM_THREADS", "")  # joblib and dask set it in their workers
+    most = int(allowed) if allowed.isdigit() else 0
+    return int(min(cpu_count(), most or cpu_count()))
 
 
 @contextmanager
@@ -49,7 +51,8 @@ def pool() -> ThreadPoolExecutor:
 
 
 # The threads of a pool do not survive a fork; the child makes its own.
-os.register_at_fork(after_in_child=pool.cache_clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool.cache_clear)
 
 
 def in_threads(work: Callable[[int, int], T], n: int) -> list[T]:

@@ -108,7 +108,7 @@ def neighborhoods(
     out_indptr = np.concatenate([[0], np.cumsum(degrees)])
     out = np.empty(out_indptr[-1], np.int32)
     in_threads(partial(_fill, *graph, out_indptr, out, n_targets), n)
-    return Neighborhoods(out_indptr, out, n_targets, n_hubs)
+    return Neighborhoods(out_indptr, out, n_targets, n_hubs, getattr(neighbors, "cells", None))
 
 
 def _hubs(  # type: ignore[no-untyped-def]

@@ -181,6 +181,11 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         self._collapse(rows.shape[1])
         return self
 
+    @property
+    def _local(self) -> bool:
+        """Whether members visit rows that lie together one after the other."""
+        return bool(getattr(self._prototype, "shuffle", None) == "local" and not self.own_neighbors)
+
     def _check_parameters(self) -> None:
         check_choice("weights", self.weights, ["equal", "accuracy"])
         check_number("n_members", self.n_members, 1)
@@ -204,6 +209,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
         stages = _memory.ensemble_bytes(
             n, D, k, width=width, members=members, jobs=jobs, joint=self.joint_epochs > 0,
+            local=self._local, half=bool(getattr(self._prototype, "half", False)),
             index=self.index, ready_lists=neighbors is not None,
         )  # fmt: skip
         if self.own_neighbors:  # every worker searches in its own columns
@@ -246,7 +252,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             held, voters = hold_out(neighbors, labels, HELD_OUT, rng)
         limit = getattr(self._prototype, "hub_limit", None)
         hoods = neighborhoods(neighbors, labels, held=held if held.any() else None, hub_limit=limit)
-        if getattr(self._prototype, "shuffle", None) == "local" and hoods.cells is None:
+        if self._local and hoods.cells is None:
             hoods = replace(hoods, cells=cells_of(rows))  # near in all dimensions, not a member's
         return hoods, held, voters
 
@@ -264,6 +270,8 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             "kind": type(self._prototype),
         }
         extra = [] if hoods is None else [hoods.indptr, hoods.indices[:1_000_000]]
+        if hoods is not None and hoods.cells is not None:
+            extra.append(hoods.cells)
         durable = self.cache_dir is not None
         return Folder(path, fingerprint(rows, labels, own, extra), durable)
 

@@ -50,7 +50,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         Which neighbours a step pulls and pushes. ``hardest`` is the paper's; ``softmax`` is
         usually better where rows outnumber dimensions.
     batch_size : int
-        1 is Algorithm 1 exactly; more are ordinary mini-batches, on all cores.
+        1 is Algorithm 1 exactly; more are ordinary mini-batches.
     shuffle : bool or "local"
         Visit the rows in random order. ``"local"``: cells of near rows in random order, and
         their rows in random order; successive rows then share neighbours, which stay in the
