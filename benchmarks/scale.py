@@ -79,6 +79,15 @@ def graph_of(work: Path, X: Any, lists: Any, y: Any) -> Neighborhoods:
     return Neighborhoods(*graph, json.loads((work / "hubs.json").read_text()), cells)
 
 
+def shortlists_of(work: Path, X: Any, Q: Any) -> Any:
+    """The rows that vote on each query, found once."""
+    path = work / "shortlists.npy"
+    if not path.exists():
+        with replacing(path) as aside:
+            np.save(aside, NeighborIndex(X).nearest(VOTERS, Q)[0])
+    return np.load(path)
+
+
 def accuracy(model: SoftVotingKNN, Q: Any, truth: Any, near: Any) -> float:
     return float((model.predict(Q, neighbors=near) == truth).mean())
 
@@ -140,7 +149,7 @@ def main() -> None:
     )[0]
     hoods = told("graph", lambda: graph_of(work, X, lists, y), lambda g:
                  f"mean degree {g.degrees.mean():.0f}, {g.n_hubs} hubs")  # fmt: skip
-    near = told("shortlists of the queries", lambda: NeighborIndex(X).nearest(VOTERS, Q)[0])
+    near = told("shortlists of the queries", lambda: shortlists_of(work, X, Q))
     told("plain kNN, 10,000 rows", lambda: accuracy(voting(None, X, y), Q, truth, near),
          lambda a: f"accuracy {a:.4f}")  # fmt: skip
     print("SL-NE")
