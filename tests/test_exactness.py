@@ -48,7 +48,7 @@ def test_every_rule_and_projection(rule, symmetric, normalize, batch_size):
     agree(X, y, lists, rule=rule, symmetric=symmetric, normalize=normalize, batch_size=batch_size)
 
 
-@pytest.mark.parametrize("n", [2, 3, 31, 32, 33, 255, 256, 257, 513])
+@pytest.mark.parametrize("n", [2, 3, 63, 64, 65, 255, 256, 257, 513])
 def test_block_edges(n):
     X, y = blobs(n=n, classes=2)
     y[:2] = 0, 1

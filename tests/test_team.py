@@ -16,7 +16,7 @@ from samples import blobs
 @pytest.fixture
 def worth(monkeypatch):
     """Small rows are worth a team, too."""
-    monkeypatch.setattr(_learning, "WORTH_A_MEMBER", 1)
+    monkeypatch.setattr(_learning, "WORTH_A_MEMBER", (1, 1))
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,11 @@ from nearkin.neighborhoods import Neighborhoods
 
 # Measured (benchmarks/learner.py): larger blocks spread the traffic over M, larger strides the
 # cost of entering compiled code, against more corrections per row.
-BLOCK, STRIDE = 256, 32
+BLOCK, STRIDE = 256, 64
 MOST = 0.8  # of a block's rows; where fewer took a step, copying these out is worth it
-WORTH_A_MEMBER = 10_000  # numbers to read for a row; with fewer, meeting costs more than it saves
+# Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
+# than it saves.
+WORTH_A_MEMBER = 100, 20_000
 
 Array = NDArray[np.float32]
 
@@ -82,7 +84,9 @@ class Learner:
         self.kept_norm = float(np.linalg.norm(self.matrix))
         self.longest = int(self.hoods.degrees.max(initial=0))
         edges = self.hoods.degrees[self.hoods.usable]
-        self.row_numbers = D * float(edges.mean()) if len(edges) else 0.0
+        degree = float(edges.mean()) if len(edges) else 0.0
+        neighbours, numbers = WORTH_A_MEMBER
+        self.most_members = int(min(degree / neighbours, degree * D / numbers))
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
@@ -171,7 +175,7 @@ class Learner:
     def _in_order(self, visit, XB: Array, G: Array, n: int) -> tuple[int, float, float]:  # type: ignore[no-untyped-def]
         """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
         violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
-        size = max(1, min(n_threads(), int(self.row_numbers / WORTH_A_MEMBER)))
+        size = max(1, min(n_threads(), self.most_members))
         for lo in range(0, n, STRIDE):
             hi = min(lo + STRIDE, n)
             if lo:
