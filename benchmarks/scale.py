@@ -29,12 +29,12 @@ QUERIES, VOTERS = 10_000, 50
 HUB_LIMIT = 10.0
 VARIANTS: dict[str, dict[str, Any]] = {
     "random order, float32, batch 1 (the paper's)": {},
-    "random order, half, batch 1": {"half": True},
+    "random order, bytes, batch 1": {"rounded": True},
     "neighbours together, float32, batch 1": {"shuffle": "local"},
-    "neighbours together, half, batch 1": {"shuffle": "local", "half": True},
-    "neighbours together, half, batch 256": {"shuffle": "local", "half": True, "batch_size": 256},
+    "neighbours together, bytes, batch 1": {"shuffle": "local", "rounded": True},
+    "neighbours together, bytes, batch 32": {"shuffle": "local", "rounded": True, "batch_size": 32},
 }
-BEST = "neighbours together, half, batch 1"
+BEST = "neighbours together, bytes, batch 1"
 
 
 def told(name: str, work: Callable[[], Any], describe: Callable[[Any], str] = lambda _: "") -> Any:

@@ -64,9 +64,14 @@ def algorithm_1(
     symmetric=False,
     normalize=False,
     batch_size=1,
+    compared=None,
 ):
-    """Algorithm 1, literally; a batch is the sum of its rows' steps, projected once."""
+    """Algorithm 1, literally; a batch is the sum of its rows' steps, projected once.
+
+    `compared`: other rows for the scores.
+    """
     n, D = X.shape
+    Z = X if compared is None else compared
     X, M, t = X.astype(np.float64), np.eye(D), 1
     kept = np.linalg.norm(M)
     hoods = split(symmetrised(lists), labels)
@@ -85,7 +90,7 @@ def algorithm_1(
             seen += 1
             u = 0.0 if draws is None else draws[epoch][place]
             ct, ci, lost = weights(
-                rule, X[targets] @ (X[i] @ M), X[impostors] @ (X[i] @ M), margin, temperature, u
+                rule, Z[targets] @ (X[i] @ M), Z[impostors] @ (X[i] @ M), margin, temperature, u
             )
             loss += lost
             pending += rho * np.outer(X[i], ct @ X[targets] + ci @ X[impostors])

@@ -7,8 +7,8 @@ import pytest
 
 import oracle
 from nearkin import SLNE
-from nearkin._half import halved
 from nearkin._partition import Partition
+from nearkin._rounded import rounded
 from nearkin._rules import RANDOM_RULES, RULES
 from nearkin.neighbors import nearest
 from samples import blobs
@@ -24,14 +24,16 @@ def schedule(seed, epochs, n, shuffle=True, random=False):
     return orders, draws
 
 
-def agree(X, y, lists, epochs=2, shuffle=True, random_state=0, **settings):
-    model = SLNE(max_epochs=epochs, tol=0, shuffle=shuffle, random_state=random_state, **settings)
+def agree(X, y, lists, epochs=2, shuffle=True, random_state=0, rounded=False, compared=None,
+          **settings):  # fmt: skip
+    model = SLNE(max_epochs=epochs, tol=0, shuffle=shuffle, random_state=random_state,
+                 rounded=rounded, **settings)  # fmt: skip
     model.fit(X, y, neighbors=lists)
     seed = np.random.RandomState(random_state).randint(np.iinfo(np.int32).max)
     random = settings.get("rule", "hardest") in RANDOM_RULES
     orders, draws = schedule(seed, epochs, len(X), shuffle, random)
     M, losses = oracle.algorithm_1(
-        X, y, lists, epochs=epochs, orders=orders, draws=draws, **settings
+        X, y, lists, epochs=epochs, orders=orders, draws=draws, compared=compared, **settings
     )
     assert np.linalg.norm(model.matrix_ - M) <= 1e-4 * np.linalg.norm(M)
     np.testing.assert_allclose([h["loss"] for h in model.history_], losses, rtol=1e-3, atol=1e-6)
@@ -61,19 +63,17 @@ def test_block_edges(n):
     agree(X, y, nearest(X, min(8, n - 1))[0], shuffle=False)
 
 
-def test_half_precision_is_that_of_the_compared_rows_alone():
+@pytest.mark.parametrize("rule", ["all", "softmax"])  # whose steps know no ties
+@pytest.mark.parametrize("batch_size", [1, 7])
+def test_rounding_touches_the_scores_alone(rule, batch_size):
     X, y = blobs(n=300)
     lists = nearest(X, 8)[0]
-    bits = halved(X)
-    rounded = (bits.astype(np.uint32) << 16).view(np.float32)
-    np.testing.assert_allclose(rounded, X, rtol=2**-8)
-    settings = {"max_epochs": 2, "tol": 0, "random_state": 0, "rule": "all"}
-    on_rounded = [SLNE(half=half, **settings).fit(rounded, y, neighbors=lists).matrix_
-                  for half in (False, True)]  # fmt: skip
-    np.testing.assert_array_equal(*on_rounded)
-    half = SLNE(half=True, **settings).fit(X, y, neighbors=lists).matrix_
-    whole = SLNE(**settings).fit(X, y, neighbors=lists).matrix_
-    assert 0 < np.linalg.norm(half - whole) < 0.01 * np.linalg.norm(whole)
+    codes, scales = rounded(X)
+    compared = codes[:, : X.shape[1]] * scales
+    settings = {"rule": rule, "batch_size": batch_size}
+    model = agree(X, y, lists, compared=compared, rounded=True, **settings)
+    whole = agree(X, y, lists, **settings)
+    assert not np.array_equal(model.matrix_, whole.matrix_)
 
 
 def test_near_rows_together():

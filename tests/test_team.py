@@ -20,15 +20,15 @@ def worth(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("rule", "symmetric", "normalize", "half"),
+    ("rule", "symmetric", "normalize", "rounded"),
     list(itertools.product(RULES, [False, True], [False, True], [False, True])),
 )
-def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, normalize, half):
+def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, normalize, rounded):
     X, y = blobs(n=300, dims=37)  # which no number of threads divides
     lists = nearest(X, 10)[0]
 
     def learned(threads):
-        model = SLNE(rule=rule, symmetric=symmetric, normalize=normalize, half=half,
+        model = SLNE(rule=rule, symmetric=symmetric, normalize=normalize, rounded=rounded,
                      max_epochs=2, tol=0, random_state=0)  # fmt: skip
         with limited(threads):
             return model.fit(X, y, neighbors=lists).matrix_

@@ -19,7 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into
-from nearkin._intrinsics import prefetch, widened
+from nearkin._intrinsics import prefetch
+from nearkin._rounded import round_query, whole_dot
 from nearkin._rules import RULES, apply_rule
 from nearkin._team import meet, share
 from nearkin._threads import in_threads
@@ -27,7 +28,7 @@ from nearkin._threads import in_threads
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 ALL = RULES["all"]
 SCORE_ROWS = 4_096
-AHEAD = 2_400  # bytes that are on their way while a row is read; measured for rows of 200 to 4,000
+AHEAD = 4_000  # bytes that are on their way while a row is read; measured for rows of 128 to 4,000
 CACHE = 8 << 20  # bytes; fewer are at hand without asking
 
 # Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
@@ -37,18 +38,18 @@ _jit = njit(cache=True, nogil=True, fastmath=_MATH)
 
 @_jit
 def dot(a, b):  # type: ignore[no-untyped-def]
-    """Inner product in float32, in whatever order vectorises; `b` may be halved."""
+    """Inner product in float32, in whatever order vectorises."""
     total = np.float32(0)
     for d in range(len(a)):
-        total += a[d] * widened(b[d])
+        total += a[d] * b[d]
     return total
 
 
 @_jit
 def add_scaled(out, scale, row):  # type: ignore[no-untyped-def]
-    """``out += scale · row``; `row` may be halved."""
+    """``out += scale · row``."""
     for d in range(len(out)):
-        out[d] += scale * widened(row[d])
+        out[d] += scale * row[d]
 
 
 @_jit
@@ -60,8 +61,8 @@ def ask_for(row):  # type: ignore[no-untyped-def]
 
 @_jit
 def walk(  # type: ignore[no-untyped-def]
-    X, graph, offsets, rows, XB, Q, G, V, w, scores, steps, draws, lo, hi, alpha, norm2, settings,
-    flags, member,
+    X, rounded, graph, offsets, rows, XB, Q, G, V, w, scores, steps, draws, lo, hi, alpha, norm2,
+    settings, flags, member,
 ):  # fmt: skip
     """Visit rows ``lo:hi`` of a block, whose `Q` knows all steps before `lo`; fill `V` and `w`.
 
@@ -71,7 +72,8 @@ def walk(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    X : the rows to compare with, maybe halved; graph : (indptr, indices, n_targets)
+    X : all rows; rounded : the rows to compare with (`_rounded.Rounded`), if not X itself
+    graph : (indptr, indices, n_targets)
     offsets : what to add to the score of each edge (the other members of an ensemble), or empty
     rows : the block's row numbers; XB : their vectors; Q = XB·M; G = XB·XBᵀ
     V, w : the directions and weights of the block's steps
@@ -91,6 +93,7 @@ def walk(  # type: ignore[no-untyped-def]
     exact, symmetric, normalize = flags
     violations, loss = 0, 0.0
     all_c = np.empty(len(scores), np.float32)
+    words = np.zeros(rounded.codes.shape[1], np.int16)
     mine = slice(*share(member, X.shape[1]))
     for b in range(lo, hi):
         i = rows[b]
@@ -99,7 +102,8 @@ def walk(  # type: ignore[no-untyped-def]
         if exact:
             _catch_up(Q[b], lo, b, XB, G, V, w, symmetric, mine)
             meet(member)
-        _score(X, near, Q[b], alpha, offsets[indptr[i] : indptr[i + 1]], scores, member)
+        more = offsets[indptr[i] : indptr[i + 1]]
+        _score(X, rounded, near, Q[b], alpha, more, scores, words, member)
         meet(member)
         row_loss = apply_rule(
             rule, scores[: len(near)], n_targets[i], margin, temperature, draws[b], c
@@ -122,20 +126,46 @@ def walk(  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _score(X, near, q, alpha, offsets, scores, member):  # type: ignore[no-untyped-def]
-    """Similarities of the member's share of a neighbourhood."""
+def _score(X, rounded, near, q, alpha, offsets, scores, words, member):  # type: ignore[no-untyped-def]
+    """Similarities of the member's share of a neighbourhood; `words`: room for a rounded query."""
     first, last = share(member, len(near))
-    far = X.size * X.itemsize > CACHE
-    ahead = AHEAD // max(1, X.shape[1] * X.itemsize) + 1
-    for n in range(first, min(first + ahead, last)):
-        if far:
-            ask_for(X[near[n]])
-    for n in range(first, last):
-        if far and n + ahead < last:
+    near, scores = near[first:last], scores[first:last]
+    if len(rounded.codes) > 0:
+        worth = alpha * round_query(q, rounded.scales, words)
+        _rounded_products(words, rounded.codes, near, worth, scores)
+    else:
+        _products(q, X, near, alpha, scores)
+    if len(offsets) > 0:
+        for n in range(len(near)):
+            scores[n] += offsets[first + n]
+
+
+@_jit
+def _products(q, X, near, scale, out):  # type: ignore[no-untyped-def]
+    ahead = _ahead(X)
+    for n in range(-ahead, len(near)):
+        if ahead > 0 and n + ahead < len(near):
             ask_for(X[near[n + ahead]])
-        scores[n] = alpha * dot(q, X[near[n]])
-        if len(offsets) > 0:
-            scores[n] += offsets[n]
+        if n >= 0:
+            out[n] = scale * dot(q, X[near[n]])
+
+
+@_jit
+def _rounded_products(words, codes, near, scale, out):  # type: ignore[no-untyped-def]
+    ahead = _ahead(codes)
+    for n in range(-ahead, len(near)):
+        if ahead > 0 and n + ahead < len(near):
+            ask_for(codes[near[n + ahead]])
+        if n >= 0:
+            out[n] = scale * np.float32(whole_dot(words, codes[near[n]]))
+
+
+@_jit
+def _ahead(X):  # type: ignore[no-untyped-def]
+    """How many rows to ask for before they are read; none where all are at hand."""
+    if X.size * X.itemsize <= CACHE:
+        return 0
+    return AHEAD // max(1, X.shape[1] * X.itemsize) + 1
 
 
 @_jit

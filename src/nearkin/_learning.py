@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into
-from nearkin._half import halved
 from nearkin._kernel import walk
 from nearkin._partition import cells_of
 from nearkin._projection import Projection
+from nearkin._rounded import no_rows, rounded
 from nearkin._rules import RANDOM_RULES, RULES
 from nearkin._team import together
 from nearkin._threads import in_threads, n_threads
@@ -40,7 +40,7 @@ class Settings:
     shuffle: bool | str
     normalize: bool
     projection: Projection
-    half: bool
+    rounded: bool
     seed: int
 
 
@@ -80,7 +80,7 @@ class Learner:
         self.block = min(rows, len(self.X))
         self.Q, self.V = (np.empty((self.block, D), np.float32) for _ in range(2))
         self.w = np.empty(self.block, np.float32)
-        self.compared = halved(self.X) if self.settings.half else self.X
+        self.rounded = rounded(self.X) if self.settings.rounded else no_rows()
         self.kept_norm = float(np.linalg.norm(self.matrix))
         self.longest = int(self.hoods.degrees.max(initial=0))
         edges = self.hoods.degrees[self.hoods.usable]
@@ -157,8 +157,8 @@ class Learner:
         def visit(lo: int, hi: int, alpha: float, norm2: float, size: int):  # type: ignore[no-untyped-def]
             scores = np.empty(self.longest, np.float32)
             return together(lambda member: walk(
-                self.compared, self.hoods.arrays, self.offsets, rows, XB, Q, G, V, w, scores,
-                steps, draws, lo, hi, alpha, norm2, scalars, flags, member,
+                self.X, self.rounded, self.hoods.arrays, self.offsets, rows, XB, Q, G, V, w,
+                scores, steps, draws, lo, hi, alpha, norm2, scalars, flags, member,
             ), size)  # fmt: skip
 
         if exact:

@@ -19,6 +19,7 @@ from nearkin._faiss import Factory
 from nearkin._learning import BLOCK
 from nearkin._lists import QUERY_BLOCK
 from nearkin._partition import DIMS, TRAIN_ROWS_A_CELL
+from nearkin._rounded import LINE
 from nearkin._threads import n_threads
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 
@@ -43,7 +44,7 @@ def fit_bytes(
     batch_size: int = 1,
     early_stopping: bool = False,
     spectral: bool = False,
-    half: bool = False,
+    rounded: bool = False,
 ) -> Stages:
     """Bytes that each stage of a fit of SL-NE needs beside its rows; the largest is the bound.
 
@@ -60,7 +61,7 @@ def fit_bytes(
     matrices = 4 * (2 + early_stopping + 4 * spectral) * dims**2
     blocks = 4 * block * (6 * dims + (2 * block if batch_size == 1 else 0))
     edges = 4 * DEGREE * rows * k
-    copy = 2 * rows * dims if half else 0
+    copy = _rounded_bytes(rows, dims) if rounded else 0
     stages["learning"] = lists + edges + matrices + blocks + copy + extra
     return stages
 
@@ -81,6 +82,11 @@ def search_bytes(rows: int, dims: int, k: int, index: str) -> int:
     return lists + queries + max(3 * whole // 2 + 8 * rows, sample)
 
 
+def _rounded_bytes(rows: int, dims: int) -> int:
+    """Bytes of the rows that are compared where they are rounded."""
+    return rows * -(-dims // LINE) * LINE
+
+
 def _partition_bytes(rows: int, dims: int) -> int:
     """Bytes of the rows that k-means sees."""
     return 4 * dims * min(TRAIN_ROWS_A_CELL * 4 * int(rows**0.5), rows)
@@ -96,7 +102,7 @@ def ensemble_bytes(
     jobs: int,
     joint: bool = False,
     local: bool = False,
-    half: bool = False,
+    rounded: bool = False,
     **search: Any,
 ) -> Stages:
     """The same for an ensemble of `members` projections to `width` dimensions, `jobs` at once.
@@ -113,7 +119,7 @@ def ensemble_bytes(
     shared = _LIST * rows * k + 4 * DEGREE * rows * k + _ROW * rows + projections
     # A worker starts with what its libraries take.
     a_worker = 24 * width**2 + 4 * BLOCK * (6 * width + 2 * BLOCK) + _ROW * rows + _FIXED
-    a_worker += 2 * rows * width if half else 0
+    a_worker += _rounded_bytes(rows, width) if rounded else 0
     stages["members"] = shared + jobs * (a_worker + (200 << 20 if jobs > 1 else 0))
     total = shared + 8 * dims**2 + 4 * members * width**2
     stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width if joint else 0)

@@ -209,7 +209,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
         stages = _memory.ensemble_bytes(
             n, D, k, width=width, members=members, jobs=jobs, joint=self.joint_epochs > 0,
-            local=self._local, half=bool(getattr(self._prototype, "half", False)),
+            local=self._local, rounded=bool(getattr(self._prototype, "rounded", False)),
             index=self.index, ready_lists=neighbors is not None,
         )  # fmt: skip
         if self.own_neighbors:  # every worker searches in its own columns

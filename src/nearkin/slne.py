@@ -55,8 +55,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         Visit the rows in random order. ``"local"``: cells of near rows in random order, and
         their rows in random order; successive rows then share neighbours, which stay in the
         processor's cache.
-    half : bool
-        Compare with a copy of the rows in half precision: half as much to read, no longer exact.
+    rounded : bool
+        Choose neighbours by a copy of the rows rounded to bytes: a quarter as much to read, no
+        longer exact. Steps are taken with the rows as they are.
     symmetric, rank, psd, normalize :
         Keep M symmetric, of low rank, positive semidefinite (and so symmetric), or at its
         initial Frobenius norm. Symmetry and norm are kept at every step, rank and
@@ -125,7 +126,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         rule: str = "hardest",
         batch_size: int = 1,
         shuffle: bool | str = True,
-        half: bool = False,
+        rounded: bool = False,
         symmetric: bool = False,
         rank: int | None = None,
         psd: bool = False,
@@ -148,7 +149,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         self.rule = rule
         self.batch_size = batch_size
         self.shuffle = shuffle
-        self.half = half
+        self.rounded = rounded
         self.symmetric = symmetric
         self.rank = rank
         self.psd = psd
@@ -338,7 +339,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         stages = _memory.fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
             batch_size=int(self.batch_size), early_stopping=self.early_stopping,
-            spectral=self.psd or self.rank is not None, half=self.half,
+            spectral=self.psd or self.rank is not None, rounded=self.rounded,
         )  # fmt: skip
         if isinstance(neighbors, Neighborhoods):
             del stages["graph"]
@@ -398,7 +399,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             shuffle=self.shuffle,
             normalize=self.normalize,
             projection=Projection(self.symmetric or self.psd, self.rank, self.psd),
-            half=self.half,
+            rounded=self.rounded,
             seed=seed,
         )
         go_on = self.warm_start and hasattr(self, "matrix_") if go_on is None else go_on

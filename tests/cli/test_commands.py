@@ -174,7 +174,7 @@ def test_neighbors_then_train_an_ensemble(files, tmp_path, name):
     trained = answer(
         "train", files / "rows.npy", "--labels", files / "labels.txt", "--ensemble", "pca",
         "--members", 4, "--n-neighbors", 30, "--neighbors", tmp_path / name, "--no-preprocess",
-        "--vote", "power", "--order", "local", "--half", "--out", tmp_path / "e.safetensors",
+        "--vote", "power", "--order", "local", "--rounded", "--out", tmp_path / "e.safetensors",
     )  # fmt: skip
     assert (trained["learner"], trained["n_members"], trained["vote"]) == ("SLDE", 4, "power 4")
 

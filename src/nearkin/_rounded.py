@@ -1,0 +1,89 @@
+"""Rows at a quarter of their size: a byte for every number, a scale for every column.
+
+Scoring is bound by memory, and bytes are a quarter as much to read. A column's scale is that of its
+largest number, so that the small ones behind a few large ones keep their digits; it is multiplied
+into the query, whose numbers get sixteen bits. The products are then sums of whole numbers, the
+same in whatever order. Steps are taken with the rows as they are: rounding touches only the scores
+by which neighbours are chosen.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from nearkin._intrinsics import add_int32, product_sum
+
+LINE = 64  # bytes of a cache line; rows begin with one and are filled up with zeros
+_LARGEST, _LARGEST_WORD, _LARGEST_SUM = 127, 2**15 - 1, 2**31 - 2**24
+_ROWS = 16_384
+
+
+class Rounded(NamedTuple):
+    """Rows as bytes; column d stands for ``codes[:, d] * scales[d]``. Without rows, not in use."""
+
+    codes: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+
+def no_rows() -> Rounded:
+    """In the place of rounded rows where rows are compared as they are."""
+    return Rounded(np.empty((0, 0), np.int8), np.empty(0, np.float32))
+
+
+def rounded(X: NDArray[np.float32]) -> Rounded:
+    """Round every number of `X` to a byte, block by block.
+
+    Examples
+    --------
+    >>> codes, scales = rounded(np.array([[1.0, -0.2], [0.5, 0.1]], np.float32))
+    >>> (codes[:, :2] * scales).round(3).tolist()
+    [[1.0, -0.2], [0.504, 0.101]]
+    """
+    n, dims = X.shape
+    largest = np.zeros(dims, np.float32)
+    for lo in range(0, n, _ROWS):
+        np.maximum(largest, np.abs(X[lo : lo + _ROWS]).max(axis=0), out=largest)
+    scales = largest / np.float32(_LARGEST)
+    codes = _lines(n, dims)
+    to_bytes = np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
+    for lo in range(0, n, _ROWS):
+        codes[lo : lo + _ROWS, :dims] = np.rint(X[lo : lo + _ROWS] * to_bytes)
+    return Rounded(codes, scales)
+
+
+def _lines(n: int, dims: int) -> NDArray[np.int8]:
+    """Room for rows that begin with a cache line; what is left of their last line is zero."""
+    width = -(-dims // LINE) * LINE
+    room = np.empty(n * width + LINE, np.int8)
+    start = -room.ctypes.data % LINE
+    codes = room[start : start + n * width].reshape(n, width)
+    codes[:, dims:] = 0
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def round_query(q, scales, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with whole numbers for ``q · scales``; return what one of them is worth."""
+    largest = np.float32(0)
+    for d in range(len(scales)):
+        largest = max(largest, abs(q[d] * scales[d]))
+    if not 0 < largest < np.inf:
+        out[:] = 0
+        return largest  # 0, or infinite as the scores are
+    factor = np.float32(min(_LARGEST_WORD, _LARGEST_SUM / (_LARGEST * len(scales)))) / largest
+    half = np.float32(0.5)
+    for d in range(len(scales)):
+        value = q[d] * scales[d] * factor
+        out[d] = np.int16(value + half if value > 0 else value - half)
+    return np.float32(1) / factor
+
+
+@njit(cache=True, nogil=True)
+def whole_dot(q, codes):  # type: ignore[no-untyped-def]
+    """Inner product of a rounded query with a rounded row."""
+    total = np.int32(0)
+    for start in range(0, len(codes), LINE):
+        total = add_int32(total, product_sum(q, codes, start))
+    return total

@@ -1,0 +1,73 @@
+"""Rows rounded to bytes, and products of whole numbers with them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearkin import SLNE
+from nearkin._rounded import LINE, round_query, rounded, whole_dot
+from nearkin.neighbors import nearest
+from samples import blobs
+
+
+@settings(deadline=None)  # the first call compiles
+@given(st.integers(1, 40), st.integers(1, 200), st.floats(-30, 30), st.integers(0, 2**31))
+def test_every_number_is_half_a_unit_off_at_most(n, dims, exponent, seed):
+    rng = np.random.default_rng(seed)
+    X = (10**exponent * rng.standard_normal((n, dims)) ** 3).astype(np.float32)
+    X[:, rng.random(dims) < 0.1] = 0
+    codes, scales = rounded(X)
+    assert codes.shape == (n, -(-dims // LINE) * LINE)
+    assert codes.ctypes.data % LINE == 0
+    assert not codes[:, dims:].any()
+    off = np.abs(codes[:, :dims] * scales - X)
+    assert (off <= 0.501 * scales).all()
+
+
+@settings(deadline=None)  # the first call compiles
+@given(st.integers(1, 300), st.floats(-30, 30), st.booleans(), st.integers(0, 2**31))
+def test_products_of_whole_numbers(dims, exponent, extreme, seed):
+    rng = np.random.default_rng(seed)
+    width = -(-dims // LINE) * LINE
+    codes = rng.integers(-127, 128, width).astype(np.int8)
+    scales = rng.random(dims).astype(np.float32)
+    q = (10**exponent * rng.standard_normal(dims)).astype(np.float32)
+    if extreme:  # every sum as large as it can get
+        scales[:] = 1
+        q[:] = 10**exponent
+        codes[:] = 127
+    codes[dims:] = 0
+    words = np.zeros(width, np.int16)
+    worth = round_query(q, scales, words)
+    total = whole_dot(words, codes)
+    assert total == int(words.astype(np.int64) @ codes.astype(np.int64))
+    np.testing.assert_allclose(words[:dims] * worth, q * scales, atol=0.51 * worth, rtol=1e-5)
+    terms = (q * scales).astype(np.float64) * codes[:dims]
+    assert abs(total * float(worth) - terms.sum()) <= 1e-2 * np.abs(terms).max() * dims**0.5
+
+
+@pytest.mark.parametrize("value", [0.0, np.inf])
+def test_queries_without_a_scale(value):
+    words = np.ones(LINE, np.int16)
+    assert round_query(np.full(3, value, np.float32), np.ones(3, np.float32), words) == value
+    assert not words.any()
+
+
+def test_a_step_size_that_diverges_is_named():
+    X, y = blobs(n=300)
+    model = SLNE(step_size=1e38, rounded=True, tol=0, random_state=0)
+    with pytest.raises((FloatingPointError, ValueError), match="step_size"):
+        model.fit(X, y, neighbors=nearest(X, 8)[0])
+
+
+def test_the_neighbours_it_chooses_serve_as_well():
+    X, y = blobs(n=600, dims=30, spread=2)
+    lists = nearest(X, 20)[0]
+
+    def left(model):
+        return model.fit(X, y, neighbors=lists).objective(X, y, neighbors=lists)
+
+    settings = {"max_epochs": 3, "tol": 0, "random_state": 0}
+    exact, by_bytes = left(SLNE(**settings)), left(SLNE(rounded=True, **settings))
+    assert exact != by_bytes == pytest.approx(exact, rel=0.1)
