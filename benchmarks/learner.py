@@ -47,17 +47,22 @@ def learner(X, hoods):
     return model._learner(X, hoods, 0)
 
 
-def steps_per_second(made: Learner, rows_wanted: int) -> float:
+def steps_per_second(made: Learner, rows_wanted: int) -> tuple[float, float]:
+    """Rows visited a second, and the share of them that took a step."""
     rows, steps, draws = made._schedule()
+    rows_wanted = min(rows_wanted, len(rows))
+    violations = 0
 
     def work():
-        for lo in range(0, rows_wanted, made.block):
-            part = slice(lo, lo + made.block)
-            made._take(rows[part], steps[part], draws[part])
+        nonlocal violations
+        violations = 0
+        for lo in range(0, rows_wanted, made.stretch):
+            part = slice(lo, lo + made.stretch)
+            violations += made.take(rows[part], steps[part], draws[part])[0]
 
     with serial_blas():
         work()
-        return min(rows_wanted, len(rows)) / machine.best_of(work, 3)
+        return rows_wanted / machine.best_of(work, 3), violations / rows_wanted
 
 
 def naive_per_second(X, hoods, made, rows_wanted):
@@ -77,11 +82,11 @@ def compare(n):
         X, y = clustered(n if D < 3_000 else n // 2, D)
         hoods = neighborhoods(nearest(X, k)[0], y)
         made = learner(X, hoods)
-        fast = steps_per_second(made, 8_192 if D < 3_000 else 2_048)
+        fast, stepped = steps_per_second(made, 8_192 if D < 3_000 else 4_096)
         slow = naive_per_second(X, hoods, made, 200 if D < 3_000 else 40)
         degree = hoods.degrees.mean()
         # Twice D² for the scores of a row, and once more for its step, if it takes one.
-        flops = fast * 2 * D * D * (1 + float((made.w != 0).mean())) / peak
+        flops = fast * 2 * D * D * (1 + stepped) / peak
         traffic = fast * degree * D * 4
         gathered = traffic / machine.gather_bandwidth(D)
         print(f"{D:>4} {k:>4} {degree:>6.0f} {slow:>9.0f} {fast:>10.0f} {fast / slow:>6.1f}"
@@ -95,7 +100,7 @@ def growth(k=50, D=256):
         X, y = clustered(n, D)
         lists = np.random.default_rng(0).integers(0, n, (n, k))
         hoods = neighborhoods(lists, y)
-        fast = steps_per_second(learner(X, hoods), 8_192)
+        fast, _ = steps_per_second(learner(X, hoods), 8_192)
         print(f"{n:>8} rows: {1e6 / fast:6.1f} µs a row, X {X.nbytes >> 20} MiB")
 
 

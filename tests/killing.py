@@ -29,7 +29,7 @@ from samples import blobs
 PLACES = {
     "neighbours": (_exact.Exact, "search"),
     "graph": (slne, "neighborhoods"),
-    "epoch": (Learner, "_take"),
+    "epoch": (Learner, "take"),
     "projection": (Learner, "_project"),
     "bytes": (_safetensors, "_write_array"),
     "flush": (_files.os, "fsync"),

@@ -65,10 +65,11 @@ def algorithm_1(
     normalize=False,
     batch_size=1,
     compared=None,
+    few=16,
 ):
     """Algorithm 1, literally; a batch is the sum of its rows' steps, projected once.
 
-    `compared`: other rows for the scores.
+    `compared`: other rows for the scores, and for steps along more than `few` rows.
     """
     n, D = X.shape
     Z = X if compared is None else compared
@@ -93,7 +94,8 @@ def algorithm_1(
                 rule, Z[targets] @ (X[i] @ M), Z[impostors] @ (X[i] @ M), margin, temperature, u
             )
             loss += lost
-            pending += rho * np.outer(X[i], ct @ X[targets] + ci @ X[impostors])
+            R = Z if np.count_nonzero(ct) + np.count_nonzero(ci) > few else X
+            pending += rho * np.outer(X[i], ct @ R[targets] + ci @ R[impostors])
             waiting += 1
             if waiting == batch_size or seen == usable:
                 M = M + pending

@@ -47,14 +47,14 @@ class Cut(Exception):
 
 def cut_at(monkeypatch, nth, how=Cut):
     """Let the `nth` block from now fail, once."""
-    take, calls = _learning.Learner._take, iter(range(nth))
+    take, calls = _learning.Learner.take, iter(range(nth))
 
     def failing(self, *arguments):
         if next(calls, None) == nth - 1:
             raise how
         return take(self, *arguments)
 
-    monkeypatch.setattr(_learning.Learner, "_take", failing)
+    monkeypatch.setattr(_learning.Learner, "take", failing)
 
 
 def without_seconds(history):
@@ -212,7 +212,7 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("nearkin._checkpoint.MINUTES", 0)
     ensemble = SLDE(SLNE(**EASY), n_members=2, random_state=0, cache_dir=tmp_path)
     taken = []
-    take = _learning.Learner._take
+    take = _learning.Learner.take
 
     def counting(self, *arguments):
         taken.append(1)
@@ -224,7 +224,7 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
             clone(ensemble).fit(X, y)
     assert (tmp_path / "unfinished-0000").is_dir()
     with monkeypatch.context() as patch:
-        patch.setattr(_learning.Learner, "_take", counting)
+        patch.setattr(_learning.Learner, "take", counting)
         model = clone(ensemble).fit(X, y)
     assert len(taken) == 2 * 9 - 7
     whole = SLDE(SLNE(**EASY), n_members=2, random_state=0).fit(X, y)

@@ -65,9 +65,9 @@ def test_block_edges(n):
 
 @pytest.mark.parametrize("rule", ["all", "softmax"])  # whose steps know no ties
 @pytest.mark.parametrize("batch_size", [1, 7])
-def test_rounding_touches_the_scores_alone(rule, batch_size):
+def test_rounding_touches_scores_and_sums_of_many_rows(rule, batch_size):
     X, y = blobs(n=300)
-    lists = nearest(X, 8)[0]
+    lists = nearest(X, 12)[0]
     codes, scales = rounded(X)
     compared = codes[:, : X.shape[1]] * scales
     settings = {"rule": rule, "batch_size": batch_size}

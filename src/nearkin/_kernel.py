@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into
 from nearkin._intrinsics import prefetch
-from nearkin._rounded import round_query, whole_dot
+from nearkin._rounded import add_codes, round_query, whole_dot
 from nearkin._rules import RULES, apply_rule
 from nearkin._team import meet, share
 from nearkin._threads import in_threads
@@ -30,6 +30,7 @@ ALL = RULES["all"]
 SCORE_ROWS = 4_096
 AHEAD = 4_000  # bytes that are on their way while a row is read; measured for rows of 128 to 4,000
 CACHE = 8 << 20  # bytes; fewer are at hand without asking
+FEW = 16  # rows that a step adds up as they are; of more, rounding averages out
 
 # Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
 _MATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -112,9 +113,7 @@ def walk(  # type: ignore[no-untyped-def]
         if row_loss > 0:
             violations += 1
             loss += row_loss
-            for n in range(len(near)):
-                if c[n] != 0:
-                    add_scaled(v, c[n], X[near[n], mine])
+            _add_up(X, rounded, near, c, mine, v)
         # Written once, by all and alike: a member ahead of us may be reading it.
         w[b] = np.float32(steps[b] / alpha) if row_loss > 0 else np.float32(0)
         if exact and (symmetric or normalize):  # look at directions as a whole
@@ -166,6 +165,22 @@ def _ahead(X):  # type: ignore[no-untyped-def]
     if X.size * X.itemsize <= CACHE:
         return 0
     return AHEAD // max(1, X.shape[1] * X.itemsize) + 1
+
+
+@_jit
+def _add_up(X, rounded, near, c, mine, v):  # type: ignore[no-untyped-def]
+    """``v += Σ_n c_n x_n`` in the member's dimensions; many rows as they were compared."""
+    if len(rounded.codes) > 0 and np.count_nonzero(c) > FEW:
+        for n in range(len(near)):
+            add_codes(v, c[n], rounded.codes[near[n], mine])
+        v *= rounded.scales[mine]  # which were zero before
+        return
+    ahead = _ahead(X)
+    for n in range(-ahead, len(near)):
+        if ahead > 0 and n + ahead < len(near) and c[n + ahead] != 0:
+            ask_for(X[near[n + ahead], mine])
+        if n >= 0 and c[n] != 0:
+            add_scaled(v, c[n], X[near[n], mine])
 
 
 @_jit

@@ -1,13 +1,15 @@
 """One epoch of SL-NE: blocks of rows, three matrix products and one compiled walk for each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin._ahead import take_ahead
 from nearkin._blas import multiply_into
+from nearkin._block import BLOCK, Block
 from nearkin._kernel import walk
 from nearkin._partition import cells_of
 from nearkin._projection import Projection
@@ -17,10 +19,12 @@ from nearkin._team import together
 from nearkin._threads import in_threads, n_threads
 from nearkin.neighborhoods import Neighborhoods
 
-# Measured (benchmarks/learner.py): larger blocks spread the traffic over M, larger strides the
-# cost of entering compiled code, against more corrections per row.
-BLOCK, STRIDE = 256, 64
-MOST = 0.8  # of a block's rows; where fewer took a step, copying these out is worth it
+# Measured (benchmarks/learner.py): larger strides spread the cost of entering compiled code,
+# against more corrections per row.
+STRIDE = 64
+# Matrix products ahead of the steps: worth their corrections from so many dimensions on; so many
+# blocks until M is whole again.
+AHEAD_DIMS, STRETCH = 3 * BLOCK, 16
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
 # than it saves.
 WORTH_A_MEMBER = 100, 20_000
@@ -59,8 +63,8 @@ class Learner:
     """M and the counter t of Algorithm 1; `epoch` moves both on.
 
     `taken` is t − 1, the visits so far; left out, every epoch so far visited every row. `visits`
-    are the rows that an epoch visits, if not all. `between` is called after each block, when M
-    is whole.
+    are the rows that an epoch visits, if not all. `between` is called where M is whole:
+    after each block, or each stretch of them.
     """
 
     X: Array
@@ -75,28 +79,30 @@ class Learner:
     between: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        D = self.X.shape[1]
-        rows = BLOCK if self.settings.batch_size == 1 else self.settings.batch_size
-        self.block = min(rows, len(self.X))
-        self.Q, self.V = (np.empty((self.block, D), np.float32) for _ in range(2))
-        self.w = np.empty(self.block, np.float32)
-        self.rounded = rounded(self.X) if self.settings.rounded else no_rows()
+        s, D = self.settings, self.X.shape[1]
+        self.exact = s.batch_size == 1
+        self.block = min(BLOCK if self.exact else s.batch_size, len(self.X))
+        self.rounded = rounded(self.X) if s.rounded else no_rows()
         self.kept_norm = float(np.linalg.norm(self.matrix))
         self.longest = int(self.hoods.degrees.max(initial=0))
         edges = self.hoods.degrees[self.hoods.usable]
         degree = float(edges.mean()) if len(edges) else 0.0
         neighbours, numbers = WORTH_A_MEMBER
         self.most_members = int(min(degree / neighbours, degree * D / numbers))
+        plain = self.exact and not (s.normalize or s.projection.symmetric or s.projection.spectral)
+        # Where a team visits the rows, no thread has time for products.
+        self.ahead = plain and self.most_members < 2 and D >= AHEAD_DIMS
+        self.stretch = self.block * (STRETCH if self.ahead else 1)
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
         rows, steps, draws = self._schedule()
         at = self.place
         while at.row < len(rows):
-            part = slice(at.row, at.row + self.block)
-            v, lost = self._take(rows[part], steps[part], draws[part])
+            part = slice(at.row, at.row + self.stretch)
+            v, lost = self.take(rows[part], steps[part], draws[part])
             at.row, at.violations, at.loss = part.stop, at.violations + v, at.loss + lost
-            at.since += self.block
+            at.since += self.stretch
             if self.settings.projection.due(at.since, self.X.shape[1]):
                 self._project()
                 at.since = 0
@@ -141,66 +147,75 @@ class Learner:
         usable = self.hoods.usable[order]
         return order[usable], steps[usable], draws[usable]
 
-    def _take(self, rows: NDArray[np.int64], steps: Array, draws: NDArray[np.float64]):  # type: ignore[no-untyped-def]
-        """Take the steps of one block; return the number of violations and the summed loss."""
-        s, n = self.settings, len(rows)
-        XB = self.X[rows]
-        Q, V, w = self.Q[:n], self.V[:n], self.w[:n]
-        multiply_into(Q, XB, self.matrix)
-        exact = s.batch_size == 1
-        G = np.empty((n, n) if exact else (0, 0), np.float32)
-        if exact:
-            multiply_into(G, XB, XB, right_transposed=True, panel=BLOCK // 2)
-        scalars = RULES[s.rule], s.margin, s.temperature, self.kept_norm
-        flags = exact, s.projection.symmetric, s.normalize
+    def take(
+        self, rows: NDArray[np.int64], steps: Array, draws: NDArray[np.float64]
+    ) -> tuple[int, float]:
+        """Take the steps of some rows; return the number of violations and the summed loss."""
+        blocks = self._blocks(rows, steps, draws)
+        if self.ahead:
+            return take_ahead(self.matrix, blocks, lambda block: self._in_order(block, 1)[:2])
+        taken = [self._take_block(block) for block in blocks]
+        return sum(v for v, _ in taken), sum(lost for _, lost in taken)
 
-        def visit(lo: int, hi: int, alpha: float, norm2: float, size: int):  # type: ignore[no-untyped-def]
-            scores = np.empty(self.longest, np.float32)
-            return together(lambda member: walk(
-                self.X, self.rounded, self.hoods.arrays, self.offsets, rows, XB, Q, G, V, w,
-                scores, steps, draws, lo, hi, alpha, norm2, scalars, flags, member,
-            ), size)  # fmt: skip
+    def _blocks(self, rows, steps, draws) -> Iterator[Block]:  # type: ignore[no-untyped-def]
+        for lo in range(0, len(rows), self.block):
+            part = slice(lo, lo + self.block)
+            yield Block(self.X[rows[part]], rows[part], steps[part], draws[part])
 
-        if exact:
-            violations, loss, alpha = self._in_order(visit, XB, G, n)
+    def _take_block(self, block: Block) -> tuple[int, float]:
+        multiply_into(block.Q, block.XB, self.matrix)
+        if self.exact:
+            block.fill_products()
+            violations, loss, alpha = self._in_order(block, n_threads())
         else:
-            parts = in_threads(lambda lo, hi: visit(lo, hi, 1.0, 1.0, 1), n)
+            parts = in_threads(lambda lo, hi: self._visit(block, lo, hi, 1.0, 1.0, 1), len(block))
             violations, loss = (sum(column) for column in list(zip(*parts))[:2])
             alpha = 1.0
-        self._update(XB, V, w, alpha)
-        if s.normalize and not exact:
+        self._update(block, alpha)
+        if self.settings.normalize and not self.exact:
             self._rescale()
         return violations, loss
 
-    def _in_order(self, visit, XB: Array, G: Array, n: int) -> tuple[int, float, float]:  # type: ignore[no-untyped-def]
+    def _visit(  # type: ignore[no-untyped-def]
+        self, block: Block, lo: int, hi: int, alpha: float, norm2: float, size: int
+    ):
+        """Visit rows of a block with a team of so many threads."""
+        s, scores = self.settings, np.empty(self.longest, np.float32)
+        scalars = RULES[s.rule], s.margin, s.temperature, self.kept_norm
+        flags = self.exact, s.projection.symmetric, s.normalize
+        return together(lambda member: walk(
+            self.X, self.rounded, self.hoods.arrays, self.offsets, block.rows, block.XB, block.Q,
+            block.G, block.V, block.w, scores, block.steps, block.draws, lo, hi, alpha, norm2,
+            scalars, flags, member,
+        ), size)  # fmt: skip
+
+    def _in_order(self, block: Block, threads: int) -> tuple[int, float, float]:
         """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
         violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
-        size = max(1, min(n_threads(), self.most_members))
-        for lo in range(0, n, STRIDE):
-            hi = min(lo + STRIDE, n)
+        size = max(1, min(threads, self.most_members))
+        for lo in range(0, len(block), STRIDE):
+            hi = min(lo + STRIDE, len(block))
             if lo:
-                self._catch_up(XB, G, lo, hi)
-            v, lost, alpha, norm2 = visit(lo, hi, alpha, norm2, size)
+                self._catch_up(block, lo, hi)
+            v, lost, alpha, norm2 = self._visit(block, lo, hi, alpha, norm2, size)
             violations, loss = violations + v, loss + lost
         return violations, loss, alpha
 
-    def _catch_up(self, XB: Array, G: Array, lo: int, hi: int) -> None:
+    def _catch_up(self, block: Block, lo: int, hi: int) -> None:
         """Add to Q[lo:hi] what the block's steps before `lo` changed."""
-        Q, V, w = self.Q[lo:hi], self.V[:lo], self.w[:lo]
+        XB, Q, V, w = block.XB, block.Q[lo:hi], block.V[:lo], block.w[:lo]
+        weights = block.G[lo:hi, :lo] * w
         if not self.settings.projection.symmetric:
-            multiply_into(Q, G[lo:hi, :lo] * w, V, keep=1)
+            multiply_into(Q, weights, V, keep=1)
             return
         along_v = np.empty((hi - lo, lo), np.float32)
         multiply_into(along_v, XB[lo:hi], V, right_transposed=True)
-        multiply_into(Q, G[lo:hi, :lo] * w, V, scale=0.5, keep=1)
+        multiply_into(Q, weights, V, scale=0.5, keep=1)
         multiply_into(Q, along_v * w, XB[:lo], scale=0.5, keep=1)
 
-    def _update(self, XB: Array, V: Array, w: Array, alpha: float) -> None:
+    def _update(self, block: Block, alpha: float) -> None:
         """``M ← α (M + X_Bᵀ diag(w) V)``, symmetrised if asked, without a D×D temporary."""
-        stepped = w != 0
-        if stepped.mean() < MOST:
-            XB, V, w = XB[stepped], V[stepped], w[stepped]
-        weighted, M = XB * w[:, None], self.matrix
+        (weighted, V), M = block.stepped(), self.matrix
         if not self.settings.projection.symmetric:
             multiply_into(M, weighted, V, scale=alpha, keep=alpha, left_transposed=True)
             return

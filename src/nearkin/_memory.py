@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from nearkin._block import BLOCK
 from nearkin._choice import EXACT_ROWS
 from nearkin._exact import DATABASE_BYTES, PRODUCT_BYTES
 from nearkin._faiss import Factory
-from nearkin._learning import BLOCK
 from nearkin._lists import QUERY_BLOCK
 from nearkin._partition import DIMS, TRAIN_ROWS_A_CELL
 from nearkin._rounded import LINE
@@ -59,7 +59,7 @@ def fit_bytes(
     stages["graph"] = lists + _GRAPH * rows * k + extra
     block = min(BLOCK if batch_size == 1 else batch_size, rows)
     matrices = 4 * (2 + early_stopping + 4 * spectral) * dims**2
-    blocks = 4 * block * (6 * dims + (2 * block if batch_size == 1 else 0))
+    blocks = 4 * block * (9 * dims + (4 * block if batch_size == 1 else 0))
     edges = 4 * DEGREE * rows * k
     copy = _rounded_bytes(rows, dims) if rounded else 0
     stages["learning"] = lists + edges + matrices + blocks + copy + extra

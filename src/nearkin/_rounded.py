@@ -3,8 +3,8 @@
 Scoring is bound by memory, and bytes are a quarter as much to read. A column's scale is that of its
 largest number, so that the small ones behind a few large ones keep their digits; it is multiplied
 into the query, whose numbers get sixteen bits. The products are then sums of whole numbers, the
-same in whatever order. Steps are taken with the rows as they are: rounding touches only the scores
-by which neighbours are chosen.
+same in whatever order. Steps along few rows, such as the hardest pair, are taken with the rows as
+they are; where a rule weighs them all, their rounding averages out.
 """
 
 from typing import NamedTuple
@@ -47,9 +47,9 @@ def rounded(X: NDArray[np.float32]) -> Rounded:
         np.maximum(largest, np.abs(X[lo : lo + _ROWS]).max(axis=0), out=largest)
     scales = largest / np.float32(_LARGEST)
     codes = _lines(n, dims)
-    to_bytes = np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
+    divisors = np.where(scales > 0, scales, 1)
     for lo in range(0, n, _ROWS):
-        codes[lo : lo + _ROWS, :dims] = np.rint(X[lo : lo + _ROWS] * to_bytes)
+        codes[lo : lo + _ROWS, :dims] = np.rint(X[lo : lo + _ROWS] / divisors)
     return Rounded(codes, scales)
 
 
@@ -87,3 +87,10 @@ def whole_dot(q, codes):  # type: ignore[no-untyped-def]
     for start in range(0, len(codes), LINE):
         total = add_int32(total, product_sum(q, codes, start))
     return total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def add_codes(out, scale, codes):  # type: ignore[no-untyped-def]
+    """``out += scale · codes``."""
+    for d in range(len(out)):
+        out[d] += scale * np.float32(codes[d])

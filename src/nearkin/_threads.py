@@ -1,6 +1,7 @@
 """Plain threads around compiled code that releases the GIL."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -76,3 +77,46 @@ def in_parallel(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) ->
         return [work(lo, hi) for lo, hi in ranges]
     futures = [pool().submit(work, lo, hi) for lo, hi in ranges]
     return [future.result() for future in futures]
+
+
+def meanwhile(work: Callable[[], T], tasks: list[Callable[[], object]]) -> T:
+    """Do `work` while other threads do the tasks; then lend them a hand.
+
+    Work and tasks keep to one thread each.
+
+    Examples
+    --------
+    >>> done = []
+    >>> meanwhile(lambda: "worked", [lambda: done.append(1), lambda: done.append(2)])
+    'worked'
+    >>> sorted(done)
+    [1, 2]
+    """
+    left = deque(tasks)
+
+    def help_out() -> None:
+        while True:
+            try:
+                task = left.popleft()
+            except IndexError:
+                return
+            _alone(task)
+
+    helpers = [pool().submit(help_out) for _ in range(min(n_threads() - 1, len(tasks)))]
+    try:
+        result = _alone(work)
+        help_out()
+    finally:
+        left.clear()
+        for helper in helpers:
+            helper.result()
+    return result
+
+
+def _alone(work: Callable[[], T]) -> T:
+    """Call `work` and keep what it calls to this thread."""
+    token = _limit.set(1)
+    try:
+        return work()
+    finally:
+        _limit.reset(token)

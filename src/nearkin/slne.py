@@ -56,8 +56,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         their rows in random order; successive rows then share neighbours, which stay in the
         processor's cache.
     rounded : bool
-        Choose neighbours by a copy of the rows rounded to bytes: a quarter as much to read, no
-        longer exact. Steps are taken with the rows as they are.
+        Compare with a copy of the rows rounded to bytes: a quarter as much to read, no longer
+        exact. Steps along few rows, such as the hardest pair, use the rows as they are.
     symmetric, rank, psd, normalize :
         Keep M symmetric, of low rank, positive semidefinite (and so symmetric), or at its
         initial Frobenius norm. Symmetry and norm are kept at every step, rank and

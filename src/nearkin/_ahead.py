@@ -1,0 +1,66 @@
+"""Matrix products while rows are visited: one thread takes the steps, the others look ahead.
+
+Rows with few neighbours are visited by one thread. Meanwhile the others bring M up to date with
+the block before and multiply it with the rows of the block to come. That block then lacks the steps
+of the one in between, which are added like those within a block,
+
+    Q' += (X_B' X_Bᵀ) diag(w) V,
+
+so that every row still sees all steps before its own: Algorithm 1, exactly.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin._blas import multiply_into
+from nearkin._block import Block
+from nearkin._threads import meanwhile
+
+PANEL = 256  # columns of M a task; its part of M stays in the cache from update to product
+
+Array = NDArray[np.float32]
+
+
+def take_ahead(
+    M: Array, blocks: Iterator[Block], visit: Callable[[Block], tuple[int, float]]
+) -> tuple[int, float]:
+    """Visit the blocks in order and sum up what the visits give; `M` is whole at the end."""
+    violations, loss = 0, 0.0
+    before, block = None, next(blocks, None)
+    if block is not None:
+        multiply_into(block.Q, block.XB, M)
+        block.fill_products()
+    while block is not None:
+        coming = next(blocks, None)
+        between: list[Array] = []
+        tasks = _tasks(M, before, block, coming, between)
+        v, lost = meanwhile(partial(visit, block), tasks)
+        violations, loss = violations + v, loss + lost
+        if coming is not None:
+            multiply_into(coming.Q, between[0] * block.w, block.V, keep=1)
+        before, block = block, coming
+    if before is not None:
+        multiply_into(M, *before.stepped(), keep=1, left_transposed=True)
+    return violations, loss
+
+
+def _tasks(
+    M: Array, before: Block | None, block: Block, coming: Block | None, between: list[Array]
+) -> list[Callable[[], object]]:
+    """The products that can be done while `block` is being visited."""
+    weighted, V = before.stepped() if before is not None else (None, None)
+
+    def panel(lo: int) -> None:
+        part = M[:, lo : lo + PANEL]
+        if weighted is not None and V is not None:
+            multiply_into(part, weighted, V[:, lo : lo + PANEL], keep=1, left_transposed=True)
+        if coming is not None:
+            multiply_into(coming.Q[:, lo : lo + PANEL], coming.XB, part)
+
+    tasks: list[Callable[[], object]] = [partial(panel, lo) for lo in range(0, len(M), PANEL)]
+    if coming is not None:
+        tasks += [coming.fill_products, lambda: between.append(coming.products_with(block))]
+    return tasks

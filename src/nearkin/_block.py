@@ -1,0 +1,52 @@
+"""A block: rows that take their steps one after the other between two matrix products."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin._blas import multiply_into
+
+# Measured (benchmarks/learner.py): larger blocks spread the traffic over M, against more products
+# of rows with each other.
+BLOCK = 256
+MOST = 0.8  # of a block's rows; where fewer took a step, copying these out is worth it
+
+Array = NDArray[np.float32]
+
+
+class Block:
+    """Rows, what their steps need and what they leave behind.
+
+    Attributes
+    ----------
+    XB : the rows' vectors; rows, steps, draws : their numbers, step sizes and random numbers
+    Q : XB·M; G : XB·XBᵀ
+    V, w : directions and weights of the steps, ``M += Σ_b w_b x_b v_bᵀ``
+    """
+
+    def __init__(
+        self, XB: Array, rows: NDArray[np.int64], steps: Array, draws: NDArray[np.float64]
+    ) -> None:
+        self.XB, self.rows, self.steps, self.draws = XB, rows, steps, draws
+        self.Q, self.V = np.empty_like(XB), np.empty_like(XB)
+        self.w = np.zeros(len(XB), np.float32)
+        self.G = np.empty((0, 0), np.float32)
+
+    def __len__(self) -> int:
+        return len(self.XB)
+
+    def fill_products(self) -> None:
+        """Fill G, which exact steps need."""
+        self.G = self.products_with(self)
+
+    def products_with(self, other: "Block") -> Array:
+        """Products of the rows with those of another block."""
+        out = np.empty((len(self), len(other)), np.float32)
+        multiply_into(out, self.XB, other.XB, right_transposed=True, panel=BLOCK // 2)
+        return out
+
+    def stepped(self) -> tuple[Array, Array]:
+        """The rows that took a step, times its weight, and its directions."""
+        XB, V, w, took = self.XB, self.V, self.w, self.w != 0
+        if took.mean() < MOST:
+            XB, V, w = XB[took], V[took], w[took]
+        return XB * w[:, None], V

@@ -1,0 +1,90 @@
+"""Matrix products ahead of the steps: the same Algorithm 1."""
+
+import numpy as np
+import pytest
+
+from nearkin import SLNE, _ahead, _learning
+from nearkin._checkpoint import Checkpoint
+from nearkin._rules import RULES
+from nearkin._threads import cores, limited, meanwhile
+from nearkin.neighborhoods import neighborhoods
+from nearkin.neighbors import nearest
+from samples import blobs
+from test_checkpoint import Cut, cut_at
+from test_exactness import agree
+
+
+@pytest.fixture
+def early(monkeypatch):
+    """Few dimensions are worth it, too; several panels, and stretches that end within an epoch."""
+    monkeypatch.setattr(_learning, "AHEAD_DIMS", 1)
+    monkeypatch.setattr(_learning, "STRETCH", 2)
+    monkeypatch.setattr(_ahead, "PANEL", 5)
+    taken = []
+    monkeypatch.setattr(
+        _learning, "take_ahead", lambda *given: taken.append(1) or _ahead.take_ahead(*given)
+    )
+    yield
+    assert taken
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("n", [40, 256, 300, 513, 1_100])  # one block, and one to three stretches
+def test_every_rule(early, rule, n):
+    X, y = blobs(n=n)
+    agree(X, y, nearest(X, 6)[0], rule=rule)
+
+
+def test_any_number_of_threads_gives_the_same_matrix(early):
+    X, y = blobs(n=900, dims=37)
+    lists = nearest(X, 8)[0]
+
+    def learned(threads):
+        with limited(threads):
+            model = SLNE(max_epochs=3, tol=0, random_state=0).fit(X, y, neighbors=lists)
+            return model.matrix_
+
+    alone = learned(1)
+    np.testing.assert_array_equal(learned(2), alone)
+    np.testing.assert_array_equal(learned(cores() + 1), alone)
+
+
+def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, monkeypatch):
+    X, y = blobs(n=1_500)  # three stretches an epoch
+    settings = {"max_epochs": 2, "tol": 0, "random_state": 0}
+    whole = SLNE(**settings).fit(X, y)
+    keep = Checkpoint(tmp_path / "run", minutes=0)
+    for nth in (2, 2, 3):
+        with monkeypatch.context() as patch:
+            cut_at(patch, nth)
+            with pytest.raises(Cut):
+                SLNE(**settings).fit(X, y, checkpoint=keep)
+    again = SLNE(**settings).fit(X, y, checkpoint=keep)
+    np.testing.assert_array_equal(again.matrix_, whole.matrix_)
+
+
+@pytest.mark.parametrize("setting", [{"normalize": True}, {"symmetric": True}, {"rank": 3}])
+def test_matrices_that_are_projected_take_one_block_at_a_time(monkeypatch, setting):
+    monkeypatch.setattr(_learning, "AHEAD_DIMS", 1)
+    X, y = blobs()
+    model = SLNE(random_state=0, **setting)
+    model.scale_ = 1.0
+    hoods = neighborhoods(nearest(X, 6)[0], y)
+    assert not model._learner(X, hoods, 0).ahead
+
+
+def test_meanwhile():
+    done = []
+    tasks = [lambda n=n: done.append(n) for n in range(50)]
+    assert meanwhile(lambda: "worked", tasks) == "worked"
+    assert sorted(done) == list(range(50))
+
+
+def test_failures_of_work_and_of_tasks_are_told():
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        meanwhile(fail, [lambda: None] * 5)
+    with pytest.raises(ZeroDivisionError):
+        meanwhile(lambda: None, [fail])
