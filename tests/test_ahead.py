@@ -1,10 +1,13 @@
 """Matrix products ahead of the steps: the same Algorithm 1."""
 
+import time
+
 import numpy as np
 import pytest
 
 from nearkin import SLNE, _ahead, _learning
 from nearkin._checkpoint import Checkpoint
+from nearkin._rounded import rounded
 from nearkin._rules import RULES
 from nearkin._threads import cores, limited, meanwhile
 from nearkin.neighborhoods import neighborhoods
@@ -18,7 +21,8 @@ from test_exactness import agree
 def early(monkeypatch):
     """Few dimensions are worth it, too; several panels, and stretches that end within an epoch."""
     monkeypatch.setattr(_learning, "AHEAD_DIMS", 1)
-    monkeypatch.setattr(_learning, "STRETCH", 2)
+    monkeypatch.setattr(_learning, "AHEAD_BYTES", 1_000)
+    monkeypatch.setattr(_learning, "STRETCH", 4)
     monkeypatch.setattr(_ahead, "PANEL", 5)
     taken = []
     monkeypatch.setattr(
@@ -29,14 +33,21 @@ def early(monkeypatch):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("n", [40, 256, 300, 513, 1_100])  # one block, and one to three stretches
+@pytest.mark.parametrize("n", [40, 256, 513, 2_300])  # one block to three stretches of four
 def test_every_rule(early, rule, n):
     X, y = blobs(n=n)
     agree(X, y, nearest(X, 6)[0], rule=rule)
 
 
+def test_rounded_rows(early):
+    X, y = blobs(n=2_300)
+    codes, scales = rounded(X)
+    compared = codes[:, : X.shape[1]] * scales
+    agree(X, y, nearest(X, 12)[0], rule="softmax", rounded=True, compared=compared)
+
+
 def test_any_number_of_threads_gives_the_same_matrix(early):
-    X, y = blobs(n=900, dims=37)
+    X, y = blobs(n=1_500, dims=37)
     lists = nearest(X, 8)[0]
 
     def learned(threads):
@@ -50,7 +61,7 @@ def test_any_number_of_threads_gives_the_same_matrix(early):
 
 
 def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, monkeypatch):
-    X, y = blobs(n=1_500)  # three stretches an epoch
+    X, y = blobs(n=2_300)  # three stretches an epoch
     settings = {"max_epochs": 2, "tol": 0, "random_state": 0}
     whole = SLNE(**settings).fit(X, y)
     keep = Checkpoint(tmp_path / "run", minutes=0)
@@ -66,6 +77,7 @@ def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, 
 @pytest.mark.parametrize("setting", [{"normalize": True}, {"symmetric": True}, {"rank": 3}])
 def test_matrices_that_are_projected_take_one_block_at_a_time(monkeypatch, setting):
     monkeypatch.setattr(_learning, "AHEAD_DIMS", 1)
+    monkeypatch.setattr(_learning, "AHEAD_BYTES", 1_000)
     X, y = blobs()
     model = SLNE(random_state=0, **setting)
     model.scale_ = 1.0
@@ -84,7 +96,11 @@ def test_failures_of_work_and_of_tasks_are_told():
     def fail():
         raise ZeroDivisionError
 
+    started, seconds = [], 0.05
     with pytest.raises(ZeroDivisionError):
-        meanwhile(fail, [lambda: None] * 5)
+        meanwhile(fail, [lambda: started.append(time.sleep(seconds))] * 50)
+    before = len(started)
+    time.sleep(4 * seconds)
+    assert len(started) == before < 50  # nobody goes on behind our back
     with pytest.raises(ZeroDivisionError):
         meanwhile(lambda: None, [fail])

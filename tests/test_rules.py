@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from nearkin._rules import RULES, apply_rule
+from nearkin._rules import MANY, RULES, apply_rule
 
 # Of so few digits that differences are exact in single precision, too; equal ones are frequent.
 few_digits = st.integers(-2_048, 2_048).map(lambda n: n / 1_024)
-scores = st.lists(few_digits, min_size=1, max_size=8)
+scores = st.lists(few_digits, min_size=1, max_size=40)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -30,6 +30,17 @@ def test_rule(rule, targets, impostors, margin, u):
         np.testing.assert_allclose(c, np.concatenate([ct, ci]), atol=1e-5)
     assert (c[: len(targets)] >= -1e-6).all()
     assert (c[len(targets) :] <= 1e-6).all()
+
+
+def test_all_pairs_of_a_hub():
+    rng = np.random.default_rng(0)
+    together = rng.integers(-500, 500, 2_100).astype(np.float32) / 256  # with equal ones
+    c = np.zeros(2_100, np.float32)
+    loss = apply_rule(RULES["all"], together, 900, 0.25, 1.0, 0.0, c)
+    assert MANY < 900 * 1_200
+    ct, ci, expected = oracle.weights("all", *np.split(together.astype(float), [900]), 0.25, 1, 0)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(c, np.concatenate([ct, ci]), rtol=1e-5)
 
 
 def test_uniform_draws_every_violating_pair_equally_often():

@@ -35,22 +35,22 @@ def take_ahead(
         block.fill_products()
     while block is not None:
         coming = next(blocks, None)
-        between: list[Array] = []
-        tasks = _tasks(M, before, block, coming, between)
+        tasks = _tasks(M, before, coming)
+        if coming is not None:
+            across = np.empty((len(coming), len(block)), np.float32)
+            tasks.append(partial(coming.products_with, block, across))
         v, lost = meanwhile(partial(visit, block), tasks)
         violations, loss = violations + v, loss + lost
         if coming is not None:
-            multiply_into(coming.Q, between[0] * block.w, block.V, keep=1)
+            multiply_into(coming.Q, across * block.w, block.V, keep=1)
         before, block = block, coming
     if before is not None:
         multiply_into(M, *before.stepped(), keep=1, left_transposed=True)
     return violations, loss
 
 
-def _tasks(
-    M: Array, before: Block | None, block: Block, coming: Block | None, between: list[Array]
-) -> list[Callable[[], object]]:
-    """The products that can be done while `block` is being visited."""
+def _tasks(M: Array, before: Block | None, coming: Block | None) -> list[Callable[[], object]]:
+    """The products that can be done while the block between the two is being visited."""
     weighted, V = before.stepped() if before is not None else (None, None)
 
     def panel(lo: int) -> None:
@@ -62,5 +62,5 @@ def _tasks(
 
     tasks: list[Callable[[], object]] = [partial(panel, lo) for lo in range(0, len(M), PANEL)]
     if coming is not None:
-        tasks += [coming.fill_products, lambda: between.append(coming.products_with(block))]
+        tasks.append(coming.fill_products)
     return tasks

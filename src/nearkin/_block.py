@@ -36,13 +36,12 @@ class Block:
 
     def fill_products(self) -> None:
         """Fill G, which exact steps need."""
-        self.G = self.products_with(self)
+        self.G = np.empty((len(self), len(self)), np.float32)
+        self.products_with(self, self.G)
 
-    def products_with(self, other: "Block") -> Array:
-        """Products of the rows with those of another block."""
-        out = np.empty((len(self), len(other)), np.float32)
+    def products_with(self, other: "Block", out: Array) -> None:
+        """Fill `out` with the products of the rows with those of another block."""
         multiply_into(out, self.XB, other.XB, right_transposed=True, panel=BLOCK // 2)
-        return out
 
     def stepped(self) -> tuple[Array, Array]:
         """The rows that took a step, times its weight, and its directions."""

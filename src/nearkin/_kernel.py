@@ -28,7 +28,7 @@ from nearkin._threads import in_threads
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 ALL = RULES["all"]
 SCORE_ROWS = 4_096
-AHEAD = 4_000  # bytes that are on their way while a row is read; measured for rows of 128 to 4,000
+EARLY = 4_000  # bytes that are on their way while a row is read; measured for rows of 128 to 4,000
 CACHE = 8 << 20  # bytes; fewer are at hand without asking
 FEW = 16  # rows that a step adds up as they are; of more, rounding averages out
 
@@ -141,30 +141,30 @@ def _score(X, rounded, near, q, alpha, offsets, scores, words, member):  # type:
 
 @_jit
 def _products(q, X, near, scale, out):  # type: ignore[no-untyped-def]
-    ahead = _ahead(X)
-    for n in range(-ahead, len(near)):
-        if ahead > 0 and n + ahead < len(near):
-            ask_for(X[near[n + ahead]])
+    early = _early(X)
+    for n in range(-early, len(near)):
+        if early > 0 and n + early < len(near):
+            ask_for(X[near[n + early]])
         if n >= 0:
             out[n] = scale * dot(q, X[near[n]])
 
 
 @_jit
 def _rounded_products(words, codes, near, scale, out):  # type: ignore[no-untyped-def]
-    ahead = _ahead(codes)
-    for n in range(-ahead, len(near)):
-        if ahead > 0 and n + ahead < len(near):
-            ask_for(codes[near[n + ahead]])
+    early = _early(codes)
+    for n in range(-early, len(near)):
+        if early > 0 and n + early < len(near):
+            ask_for(codes[near[n + early]])
         if n >= 0:
             out[n] = scale * np.float32(whole_dot(words, codes[near[n]]))
 
 
 @_jit
-def _ahead(X):  # type: ignore[no-untyped-def]
+def _early(X):  # type: ignore[no-untyped-def]
     """How many rows to ask for before they are read; none where all are at hand."""
     if X.size * X.itemsize <= CACHE:
         return 0
-    return AHEAD // max(1, X.shape[1] * X.itemsize) + 1
+    return EARLY // max(1, X.shape[1] * X.itemsize) + 1
 
 
 @_jit
@@ -172,13 +172,14 @@ def _add_up(X, rounded, near, c, mine, v):  # type: ignore[no-untyped-def]
     """``v += Σ_n c_n x_n`` in the member's dimensions; many rows as they were compared."""
     if len(rounded.codes) > 0 and np.count_nonzero(c) > FEW:
         for n in range(len(near)):
-            add_codes(v, c[n], rounded.codes[near[n], mine])
-        v *= rounded.scales[mine]  # which were zero before
+            if c[n] != 0:
+                add_codes(v, c[n], rounded.codes[near[n], mine])
+        v *= rounded.scales[mine]  # v was zero before
         return
-    ahead = _ahead(X)
-    for n in range(-ahead, len(near)):
-        if ahead > 0 and n + ahead < len(near) and c[n + ahead] != 0:
-            ask_for(X[near[n + ahead], mine])
+    early = _early(X)
+    for n in range(-early, len(near)):
+        if early > 0 and n + early < len(near) and c[n + early] != 0:
+            ask_for(X[near[n + early], mine])
         if n >= 0 and c[n] != 0:
             add_scaled(v, c[n], X[near[n], mine])
 

@@ -22,9 +22,10 @@ from nearkin.neighborhoods import Neighborhoods
 # Measured (benchmarks/learner.py): larger strides spread the cost of entering compiled code,
 # against more corrections per row.
 STRIDE = 64
-# Matrix products ahead of the steps: worth their corrections from so many dimensions on; so many
-# blocks until M is whole again.
-AHEAD_DIMS, STRETCH = 3 * BLOCK, 16
+# Matrix products ahead of the steps (`_ahead`) are worth their corrections from so many dimensions
+# on, and until reading the neighbours, in units of D² bytes, takes one thread much longer than the
+# products take another. After so many blocks M is whole again.
+AHEAD_DIMS, AHEAD_BYTES, STRETCH = 3 * BLOCK, 1.0, 16
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
 # than it saves.
 WORTH_A_MEMBER = 100, 20_000
@@ -89,10 +90,15 @@ class Learner:
         degree = float(edges.mean()) if len(edges) else 0.0
         neighbours, numbers = WORTH_A_MEMBER
         self.most_members = int(min(degree / neighbours, degree * D / numbers))
-        plain = self.exact and not (s.normalize or s.projection.symmetric or s.projection.spectral)
-        # Where a team visits the rows, no thread has time for products.
-        self.ahead = plain and self.most_members < 2 and D >= AHEAD_DIMS
+        self.ahead = self._looks_ahead(degree)
         self.stretch = self.block * (STRETCH if self.ahead else 1)
+
+    def _looks_ahead(self, degree: float) -> bool:
+        """Whether products are done while rows are visited; the data tell, not the machine."""
+        s, D = self.settings, self.X.shape[1]
+        projected = s.normalize or s.projection.symmetric or s.projection.spectral
+        read = degree * D * (1 if s.rounded else 4)
+        return self.exact and not projected and D >= AHEAD_DIMS and read <= AHEAD_BYTES * D**2
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""

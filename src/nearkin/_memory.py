@@ -59,7 +59,7 @@ def fit_bytes(
     stages["graph"] = lists + _GRAPH * rows * k + extra
     block = min(BLOCK if batch_size == 1 else batch_size, rows)
     matrices = 4 * (2 + early_stopping + 4 * spectral) * dims**2
-    blocks = 4 * block * (9 * dims + (4 * block if batch_size == 1 else 0))
+    blocks = 4 * block * (13 * dims + 6 * block if batch_size == 1 else 6 * dims)
     edges = 4 * DEGREE * rows * k
     copy = _rounded_bytes(rows, dims) if rounded else 0
     stages["learning"] = lists + edges + matrices + blocks + copy + extra
@@ -119,10 +119,11 @@ def ensemble_bytes(
     shared = _LIST * rows * k + 4 * DEGREE * rows * k + _ROW * rows + projections
     # A worker starts with what its libraries take.
     a_worker = 24 * width**2 + 4 * BLOCK * (6 * width + 2 * BLOCK) + _ROW * rows + _FIXED
-    a_worker += _rounded_bytes(rows, width) if rounded else 0
+    copy = _rounded_bytes(rows, width) if rounded else 0
+    a_worker += copy
     stages["members"] = shared + jobs * (a_worker + (200 << 20 if jobs > 1 else 0))
     total = shared + 8 * dims**2 + 4 * members * width**2
-    stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width if joint else 0)
+    stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width + copy if joint else 0)
     return stages
 
 

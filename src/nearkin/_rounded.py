@@ -2,9 +2,9 @@
 
 Scoring is bound by memory, and bytes are a quarter as much to read. A column's scale is that of its
 largest number, so that the small ones behind a few large ones keep their digits; it is multiplied
-into the query, whose numbers get sixteen bits. The products are then sums of whole numbers, the
-same in whatever order. Steps along few rows, such as the hardest pair, are taken with the rows as
-they are; where a rule weighs them all, their rounding averages out.
+into the query, whose numbers get up to sixteen bits. The products are then sums of whole numbers,
+the same in whatever order. Steps along few rows, such as the hardest pair, are taken with the rows
+as they are; where a rule weighs them all, their rounding averages out.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from nearkin._intrinsics import add_int32, product_sum
 
 LINE = 64  # bytes of a cache line; rows begin with one and are filled up with zeros
 _LARGEST, _LARGEST_WORD, _LARGEST_SUM = 127, 2**15 - 1, 2**31 - 2**24
-_ROWS = 16_384
+_BYTES = 4 << 20  # of the rows that are being rounded
 
 
 class Rounded(NamedTuple):
@@ -42,14 +42,16 @@ def rounded(X: NDArray[np.float32]) -> Rounded:
     [[1.0, -0.2], [0.504, 0.101]]
     """
     n, dims = X.shape
+    step = max(1, _BYTES // (4 * dims))
+    parts = [slice(lo, lo + step) for lo in range(0, n, step)]
     largest = np.zeros(dims, np.float32)
-    for lo in range(0, n, _ROWS):
-        np.maximum(largest, np.abs(X[lo : lo + _ROWS]).max(axis=0), out=largest)
+    for part in parts:
+        np.maximum(largest, np.abs(X[part]).max(axis=0), out=largest)
     scales = largest / np.float32(_LARGEST)
     codes = _lines(n, dims)
     divisors = np.where(scales > 0, scales, 1)
-    for lo in range(0, n, _ROWS):
-        codes[lo : lo + _ROWS, :dims] = np.rint(X[lo : lo + _ROWS] / divisors)
+    for part in parts:
+        codes[part, :dims] = np.rint(X[part] / divisors)
     return Rounded(codes, scales)
 
 
@@ -66,18 +68,19 @@ def _lines(n: int, dims: int) -> NDArray[np.int8]:
 @njit(cache=True, nogil=True)
 def round_query(q, scales, out):  # type: ignore[no-untyped-def]
     """Fill `out` with whole numbers for ``q · scales``; return what one of them is worth."""
-    largest = np.float32(0)
+    largest, finite = np.float32(0), True
     for d in range(len(scales)):
-        largest = max(largest, abs(q[d] * scales[d]))
-    if not 0 < largest < np.inf:
+        size = abs(q[d] * scales[d])
+        finite &= size < np.inf
+        largest = max(largest, size)
+    if largest == 0 or not finite:
         out[:] = 0
-        return largest  # 0, or infinite as the scores are
-    factor = np.float32(min(_LARGEST_WORD, _LARGEST_SUM / (_LARGEST * len(scales)))) / largest
-    half = np.float32(0.5)
+        return np.float32(0 if finite else np.nan)
+    most = min(_LARGEST_WORD, _LARGEST_SUM / (_LARGEST * len(scales)))
     for d in range(len(scales)):
-        value = q[d] * scales[d] * factor
-        out[d] = np.int16(value + half if value > 0 else value - half)
-    return np.float32(1) / factor
+        value = q[d] * scales[d] / largest * most
+        out[d] = np.int16(value + 0.5 if value > 0 else value - 0.5)
+    return np.float32(largest / most)
 
 
 @njit(cache=True, nogil=True)

@@ -14,6 +14,7 @@ from numba import njit
 # Compiled code switches on the number: functions as arguments would defeat numba's cache.
 RULES = {"hardest": 0, "uniform": 1, "random_target": 2, "all": 3, "softmax": 4}
 RANDOM_RULES = ("uniform", "random_target")
+MANY = 1_000_000  # pairs of a neighbourhood that are not looked at one by one
 
 # Reassociation lets counts and sums vectorise; NaN and infinity must stay what they are.
 _jit = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
@@ -72,26 +73,51 @@ def _uniform(scores, n_targets, margin, u, c):  # type: ignore[no-untyped-def]
 
 @_jit
 def _all(scores, n_targets, margin, c):  # type: ignore[no-untyped-def]
-    """The full subgradient of Eq. 6 for this row, divided by its number of pairs.
-
-    Every pair is looked at, which vectorises: half the time of sorting, whose branches cannot be
-    foreseen.
-    """
-    impostors, against = scores[n_targets:], c[n_targets:]
-    limits = np.full(n_targets + 3, np.inf, np.float32)  # the last are for nobody
+    """The full subgradient of Eq. 6 for this row, divided by its number of pairs."""
+    pairs = n_targets * (len(scores) - n_targets)
+    limits = np.full(n_targets + 3, np.inf, np.float32)  # the last three are for nobody
     for j in range(n_targets):
         limits[j] = scores[j] - margin
-    for j in range(0, n_targets, 4):
-        counts = _count_above(impostors, limits[j : j + 4], against)
-        for n in range(min(4, n_targets - j)):
-            c[j + n] = counts[n]
-    pairs, loss = n_targets * len(impostors), 0.0
-    for j in range(n_targets):
-        loss += c[j] * (margin - scores[j])
-    for m in range(len(impostors)):
-        loss -= against[m] * impostors[m]
+    if pairs <= MANY:
+        _count_pairs(scores[n_targets:], limits, c[:n_targets], c[n_targets:])
+    else:
+        _count_sorted(scores[n_targets:], limits[:n_targets], c[:n_targets], c[n_targets:])
+    loss = 0.0
+    for m in range(len(scores)):
+        loss -= c[m] * scores[m]
+        if m < n_targets:
+            loss += c[m] * margin
     c /= np.float32(pairs)
     return max(loss / pairs, 0.0)
+
+
+@_jit
+def _count_pairs(impostors, limits, for_targets, against):  # type: ignore[no-untyped-def]
+    """Count, for every target and every impostor, the violating pairs it is in.
+
+    Looks at every pair, which vectorises: for hundreds of neighbours that takes half the time of
+    sorting them, whose branches cannot be foreseen.
+    """
+    for j in range(0, len(for_targets), 4):
+        counts = _count_above(impostors, limits[j : j + 4], against)
+        for n in range(min(4, len(for_targets) - j)):
+            for_targets[j + n] = counts[n]
+
+
+@_jit
+def _count_sorted(impostors, limits, for_targets, against):  # type: ignore[no-untyped-def]
+    """The same for very many neighbours."""
+    by_limit, by_score = np.argsort(limits), np.argsort(impostors)
+    place = 0
+    for j in by_limit:
+        while place < len(impostors) and impostors[by_score[place]] <= limits[j]:
+            place += 1
+        for_targets[j] = len(impostors) - place
+    place = 0
+    for m in by_score:
+        while place < len(limits) and limits[by_limit[place]] < impostors[m]:
+            place += 1
+        against[m] = -place
 
 
 @_jit

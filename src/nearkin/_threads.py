@@ -3,7 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -102,13 +102,16 @@ def meanwhile(work: Callable[[], T], tasks: list[Callable[[], object]]) -> T:
                 return
             _alone(task)
 
-    helpers = [pool().submit(help_out) for _ in range(min(n_threads() - 1, len(tasks)))]
+    helpers: list[Future[None]] = []
     try:
+        helpers.extend(pool().submit(help_out) for _ in range(min(n_threads() - 1, len(tasks))))
         result = _alone(work)
         help_out()
     finally:
         left.clear()
-        for helper in helpers:
+        wait([helper for helper in helpers if not helper.cancel()])
+    for helper in helpers:
+        if not helper.cancelled():
             helper.result()
     return result
 

@@ -271,7 +271,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             )
         n, D = len(seen.rows) + len(rows), rows.shape[1]
         k = self.n_neighbors if n == len(rows) else _memory.listed(seen.neighbors, len(seen.rows))
-        stages = _memory.fit_bytes(n, D, max(k, self.n_neighbors), index="exact")
+        stages = _memory.fit_bytes(
+            n, D, max(k, self.n_neighbors), index="exact", rounded=self.rounded
+        )
         stages = {name: size + 4 * n * D for name, size in stages.items()}
         advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
         _memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
@@ -286,7 +288,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         hoods = learner.hoods
         return settings | {
             "seed": learner.settings.seed,
-            "rows a block": learner.block,
+            "rows until M is whole": learner.stretch,
             # Now, not when it is first asked for: the matrix is about to change.
             "the matrix to start from": str(Digest(learner.matrix)),
             "epochs before": learner.epochs,
