@@ -74,7 +74,7 @@ class Journal:
             self.write()
 
     def write(self) -> None:
-        """Keep where learner and course stand: between two blocks, or between two epochs."""
+        """Keep where learner and course stand: within an epoch, or between two."""
         learner, course = self.learner, vars(self.course).copy()
         arrays = {"matrix": learner.matrix}
         best = course.pop("best_matrix")

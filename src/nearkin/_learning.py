@@ -51,7 +51,7 @@ class Settings:
 
 @dataclass
 class Place:
-    """Where an epoch stands between two blocks; with M, all that is needed to go on from there."""
+    """Where an epoch stands when M is whole; with M, all that is needed to go on from there."""
 
     row: int = 0  # of the epoch's usable rows
     violations: int = 0
