@@ -136,11 +136,11 @@ def hashing(X: Any, k: int, sample: int) -> None:
     """Hashing against the other indexes, all asked for the lists of the same rows."""
     part = np.ascontiguousarray(X[:: max(1, len(X) // sample)])
     print(f"\nneighbour search, {len(part):,} rows, k={k}: recall on 200 rows")
-    indexes = ["exact", "cells;recall=0.93", f"IVF{int(4 * len(part) ** 0.5)},Flat",
-               "LSH", "IVF256,Flat;nprobe=16", "HNSW32"]  # fmt: skip
-    for index in indexes:
+    lists = int(4 * len(part) ** 0.5)
+    inverted = f"IVF{lists},Flat;nprobe={lists // 16}"
+    for index in ("exact", "cells;recall=0.93", inverted, "HNSW32", "LSH"):
         told(f"  {index}", lambda index=index: nearest(part, k, index=index)[0],
-             lambda lists: f"recall {recall(part, lists, sample=200):.3f}")  # fmt: skip
+             lambda found: f"recall {recall(part, found, sample=200):.3f}")  # fmt: skip
 
 
 def main() -> None:
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[BEST], metavar="NAME",
                         help="of SL-NE: " + "; ".join(VARIANTS))  # fmt: skip
-    parser.add_argument("--hashing", type=int, default=0, help="compare indexes on so many rows")
+    parser.add_argument("--hashing", type=int, default=0, help="only compare indexes, on so many")
     given = parser.parse_args()
     work = given.work / f"{given.rows}x{given.dims}"
     work.mkdir(parents=True, exist_ok=True)
@@ -166,6 +166,7 @@ def main() -> None:
     X, y, Q, truth = told("rows", lambda: rows_of(work, given.rows, given.dims, given.classes))
     if given.hashing:
         hashing(X, min(given.k, 100), given.hashing)
+        return
     lists = told(
         "neighbours",
         lambda: nearest(X, given.k, index=f"cells;recall={given.recall}", out=work / f"k{given.k}"),
