@@ -52,7 +52,8 @@ class SLDE(BilinearSimilarity, BaseEstimator):
     learner : estimator, optional
         What learns each member; `SLNE` by default. Any metric learner whose `fit` leaves
         ``matrix_`` or ``components_`` will do. A member in a PCA block sees only a part of each
-        row's length: there a `step_size` as many times larger as there are blocks does better.
+        row: its hardest pair is mostly noise, and its length small. There ``rule="all"`` and a
+        `step_size` as many times larger as there are blocks do better.
     projection : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
         Consecutive blocks of principal directions, random matrices, or half of each.
     n_members : int
