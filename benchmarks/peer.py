@@ -41,7 +41,7 @@ def nearkin_quick():
     learner = SLNE(rule="softmax", n_neighbors=10, temperature=0.05, step_size=0.5, max_epochs=1,
                    tol=0, random_state=0)  # fmt: skip
     return SoftVotingKNN(learner, n_neighbors=10, vote="softmax", random_state=0,
-                         index="IVF128,Flat;nprobe=4")  # fmt: skip
+                         index="IVF64,Flat;nprobe=3")  # fmt: skip
 
 
 def plain():
