@@ -24,8 +24,9 @@ from nearkin.neighborhoods import Neighborhoods
 STRIDE = 64
 # Matrix products ahead of the steps (`_ahead`) are worth their corrections from so many dimensions
 # on, and until reading the neighbours, in units of D² bytes, takes one thread much longer than the
-# products take another. After so many blocks M is whole again.
-AHEAD_DIMS, AHEAD_BYTES, STRETCH = 3 * BLOCK, 1.0, 16
+# products take another. Their blocks are smaller, for they are corrected by each other, and after
+# so many of them M is whole again.
+AHEAD_DIMS, AHEAD_BYTES, AHEAD_BLOCK, STRETCH = 3 * BLOCK, 1.0, BLOCK // 2, 32
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
 # than it saves.
 WORTH_A_MEMBER = 100, 20_000
@@ -82,7 +83,6 @@ class Learner:
     def __post_init__(self) -> None:
         s, D = self.settings, self.X.shape[1]
         self.exact = s.batch_size == 1
-        self.block = min(BLOCK if self.exact else s.batch_size, len(self.X))
         self.rounded = rounded(self.X) if s.rounded else no_rows()
         self.kept_norm = float(np.linalg.norm(self.matrix))
         self.longest = int(self.hoods.degrees.max(initial=0))
@@ -91,6 +91,8 @@ class Learner:
         neighbours, numbers = WORTH_A_MEMBER
         self.most_members = int(min(degree / neighbours, degree * D / numbers))
         self.ahead = self._looks_ahead(degree)
+        exact_rows = AHEAD_BLOCK if self.ahead else BLOCK
+        self.block = min(exact_rows if self.exact else s.batch_size, len(self.X))
         self.stretch = self.block * (STRETCH if self.ahead else 1)
 
     def _looks_ahead(self, degree: float) -> bool:
