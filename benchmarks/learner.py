@@ -62,14 +62,14 @@ def steps_per_second(made: Learner, rows_wanted: int) -> tuple[float, float]:
 
     with serial_blas():
         work()
-        return rows_wanted / machine.best_of(work, 3), violations / rows_wanted
+        return rows_wanted / machine.best_of(work, 10), violations / rows_wanted
 
 
 def naive_per_second(X, hoods, made, rows_wanted):
     rows, steps, _ = made._schedule()
     M = np.eye(X.shape[1], dtype=np.float32)
     naive(X, hoods, M, rows[:10], steps, 0.02)
-    seconds = machine.best_of(lambda: naive(X, hoods, M, rows[:rows_wanted], steps, 0.02), 3)
+    seconds = machine.best_of(lambda: naive(X, hoods, M, rows[:rows_wanted], steps, 0.02), 10)
     return rows_wanted / seconds
 
 
@@ -81,7 +81,7 @@ def compare(n):
         hoods = neighborhoods(nearest(X, k)[0], y)
         made = learner(X, hoods)
         peak = machine.product_peak()  # each time: the machine is not always equally quick
-        fast, stepped = steps_per_second(made, 8_192 if D < 3_000 else 4_096)
+        fast, stepped = steps_per_second(made, 4_096)
         peak = max(peak, machine.product_peak())
         slow = naive_per_second(X, hoods, made, 200 if D < 3_000 else 40)
         degree = hoods.degrees.mean()
@@ -100,7 +100,7 @@ def growth(k=50, D=256):
         X, y = clustered(n, D)
         lists = np.random.default_rng(0).integers(0, n, (n, k))
         hoods = neighborhoods(lists, y)
-        fast, _ = steps_per_second(learner(X, hoods), 8_192)
+        fast, _ = steps_per_second(learner(X, hoods), 4_096)
         print(f"{n:>8} rows: {1e6 / fast:6.1f} µs a row, X {X.nbytes >> 20} MiB")
 
 

@@ -42,7 +42,7 @@ def take_ahead(
         v, lost = meanwhile(partial(visit, block), tasks)
         violations, loss = violations + v, loss + lost
         if coming is not None:
-            multiply_into(coming.Q, across * block.w, block.V, keep=1)
+            block.add_steps(coming, across)
         before, block = block, coming
     if before is not None:
         multiply_into(M, *before.stepped(), keep=1, left_transposed=True)

@@ -109,6 +109,7 @@ def _gemm(
     out: Array, A: Array, B: Array, scale: float, keep: float, ta: bool, tb: bool, depth: int
 ) -> None:
     """One call of BLAS, which reads columns first: hand it (A·B)ᵀ = Bᵀ·Aᵀ."""
+    assert all(a.strides[1] == 4 or a.size == 0 or a.shape[1] == 1 for a in (out, A, B)), "rows"
     m, n, k = (ctypes.c_int(v) for v in (out.shape[1], out.shape[0], depth))
     # Of a matrix of one row or none numpy does not say how far the next row would be.
     lda, ldb, ldc = (ctypes.c_int(max(1, a.shape[1], a.strides[0] // 4)) for a in (B, A, out))

@@ -1,5 +1,7 @@
 """A block: rows that take their steps one after the other between two matrix products."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,9 +45,19 @@ class Block:
         """Fill `out` with the products of the rows with those of another block."""
         multiply_into(out, self.XB, other.XB, right_transposed=True, panel=BLOCK // 2)
 
+    @property
+    def took(self) -> Any:
+        """Which rows took a step; all, where few did not."""
+        stepped = self.w != 0
+        return stepped if stepped.mean() < MOST else slice(None)
+
     def stepped(self) -> tuple[Array, Array]:
         """The rows that took a step, times its weight, and its directions."""
-        XB, V, w, took = self.XB, self.V, self.w, self.w != 0
-        if took.mean() < MOST:
-            XB, V, w = XB[took], V[took], w[took]
-        return XB * w[:, None], V
+        took = self.took
+        return self.XB[took] * self.w[took, None], self.V[took]
+
+    def add_steps(self, coming: "Block", across: Array) -> None:
+        """Let a later block, whose products with this one are `across`, know of the steps here."""
+        took = self.took
+        weights = np.ascontiguousarray(across[:, took] * self.w[took])
+        multiply_into(coming.Q, weights, self.V[took], keep=1)
