@@ -51,7 +51,7 @@ def fit_bytes(
     Examples
     --------
     >>> {stage: size >> 20 for stage, size in fit_bytes(1_200_000, 1_000, 50).items()}
-    {'neighbours': 2681, 'graph': 1135, 'learning': 920}
+    {'neighbours': 2681, 'graph': 1135, 'learning': 923}
     """
     lists = 0 if ready_lists else _LIST * rows * k
     extra = _ROW * rows + _FIXED
@@ -59,7 +59,7 @@ def fit_bytes(
     stages["graph"] = lists + _GRAPH * rows * k + extra
     block = min(BLOCK if batch_size == 1 else batch_size, rows)
     matrices = 4 * (2 + early_stopping + 4 * spectral) * dims**2
-    blocks = 4 * block * (13 * dims + 6 * block if batch_size == 1 else 6 * dims)
+    blocks = 4 * block * (9 * dims + 4 * block if batch_size == 1 else 6 * dims)
     edges = 4 * DEGREE * rows * k
     copy = _rounded_bytes(rows, dims) if rounded else 0
     stages["learning"] = lists + edges + matrices + blocks + copy + extra

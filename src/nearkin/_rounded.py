@@ -38,8 +38,8 @@ def rounded(X: NDArray[np.float32]) -> Rounded:
     Examples
     --------
     >>> codes, scales = rounded(np.array([[1.0, -0.2], [0.5, 0.1]], np.float32))
-    >>> (codes[:, :2] * scales).round(3).tolist()
-    [[1.0, -0.2], [0.504, 0.101]]
+    >>> codes[:, :2].tolist()
+    [[127, -127], [64, 64]]
     """
     n, dims = X.shape
     step = max(1, _BYTES // (4 * dims))
