@@ -24,11 +24,12 @@ WARM_UP = 300
 K = 3  # neighbours that vote under a learned metric, and targets of LMNN: its authors' choice
 
 
-def nearkin(epochs=8):
+def nearkin(epochs=8, k=50, **search):
     from nearkin import SLNE
 
-    return _voting(SLNE(rule="softmax", n_neighbors=50, temperature=0.05, step_size=0.5,
-                        max_epochs=epochs, tol=0, random_state=0))  # fmt: skip
+    learner = SLNE(rule="softmax", n_neighbors=k, temperature=0.05, step_size=0.5,
+                   max_epochs=epochs, tol=0, random_state=0)  # fmt: skip
+    return _voting(learner, n_neighbors=k, **search)
 
 
 def nearkin_at_once():
@@ -36,12 +37,7 @@ def nearkin_at_once():
 
 
 def nearkin_quick():
-    from nearkin import SLNE, SoftVotingKNN
-
-    learner = SLNE(rule="softmax", n_neighbors=10, temperature=0.05, step_size=0.5, max_epochs=1,
-                   tol=0, random_state=0)  # fmt: skip
-    return SoftVotingKNN(learner, n_neighbors=10, vote="softmax", random_state=0,
-                         index="IVF64,Flat;nprobe=3")  # fmt: skip
+    return nearkin(epochs=1, k=10, index="IVF64,Flat;nprobe=3")
 
 
 def plain():
@@ -106,10 +102,10 @@ OURS = ("nearkin SL-NE", "SL-NE, 1 epoch", "SL-NE, quick")
 COMPILED = (*OURS, "OASIS", "LinearSVC", "averaged SGD")
 
 
-def _voting(similarity):
+def _voting(similarity, **settings):
     from nearkin import SoftVotingKNN
 
-    return SoftVotingKNN(similarity, vote="softmax", random_state=0)
+    return SoftVotingKNN(similarity, vote="softmax", random_state=0, **settings)
 
 
 def _knn(*before):

@@ -115,7 +115,7 @@ class Judge:
 
     def tell(self, model: Any) -> None:
         """Print what comes of a model, and how long it took."""
-        told("    8,000 new rows", lambda: self(model),
+        told(f"    {QUERIES - CHOOSE:,} new rows", lambda: self(model),
              lambda found: f"accuracy {found[0]:.4f}, vote {found[1].kind}")  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from nearkin._threads import cores, limited, meanwhile
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 from samples import blobs
-from test_checkpoint import Cut, cut_at
+from test_checkpoint import cut_often
 from test_exactness import agree
 
 
@@ -65,11 +65,7 @@ def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, 
     settings = {"max_epochs": 2, "tol": 0, "random_state": 0}
     whole = SLNE(**settings).fit(X, y)
     keep = Checkpoint(tmp_path / "run", minutes=0)
-    for nth in (2, 2, 3):
-        with monkeypatch.context() as patch:
-            cut_at(patch, nth)
-            with pytest.raises(Cut):
-                SLNE(**settings).fit(X, y, checkpoint=keep)
+    cut_often(monkeypatch, (2, 2, 3), lambda: SLNE(**settings).fit(X, y, checkpoint=keep))
     again = SLNE(**settings).fit(X, y, checkpoint=keep)
     np.testing.assert_array_equal(again.matrix_, whole.matrix_)
 

@@ -57,6 +57,15 @@ def cut_at(monkeypatch, nth, how=Cut):
     monkeypatch.setattr(_learning.Learner, "take", failing)
 
 
+def cut_often(monkeypatch, places, fit):
+    """Let one fit after the other fail, each at its place."""
+    for nth in places:
+        with monkeypatch.context() as patch:
+            cut_at(patch, nth)
+            with pytest.raises(Cut):
+                fit()
+
+
 def without_seconds(history):
     return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
 
@@ -76,11 +85,7 @@ def test_the_same_bits(tmp_path, monkeypatch, settings):
     settings = EASY | settings
     whole = SLNE(**settings).fit(X, y)
     keep = Checkpoint(tmp_path / "run", minutes=0)
-    for nth in (3, 2, 3):
-        with monkeypatch.context() as patch:
-            cut_at(patch, nth)
-            with pytest.raises(Cut):
-                SLNE(**settings).fit(X, y, checkpoint=keep)
+    cut_often(monkeypatch, (3, 2, 3), lambda: SLNE(**settings).fit(X, y, checkpoint=keep))
     for _ in range(2):  # the second finds everything done
         again = SLNE(**settings).fit(X, y, checkpoint=keep)
         np.testing.assert_array_equal(again.matrix_, whole.matrix_)

@@ -76,11 +76,12 @@ def round_query(q, scales, out):  # type: ignore[no-untyped-def]
     if largest == 0 or not finite:
         out[:] = 0
         return np.float32(0 if finite else np.nan)
-    most = min(_LARGEST_WORD, _LARGEST_SUM / (_LARGEST * len(scales)))
+    most = np.float32(min(float(_LARGEST_WORD), _LARGEST_SUM / (_LARGEST * len(scales))))
+    half = np.float32(0.5)
     for d in range(len(scales)):
         value = q[d] * scales[d] / largest * most
-        out[d] = np.int16(value + 0.5 if value > 0 else value - 0.5)
-    return np.float32(largest / most)
+        out[d] = np.int16(value + half if value > 0 else value - half)
+    return largest / most
 
 
 @njit(cache=True, nogil=True)
