@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin import SLNE
-from nearkin._rounded import LINE, round_query, rounded, whole_dot
+from nearkin._rounded import LINE, add_rounded, round_query, rounded, whole_dot
 from nearkin.neighbors import nearest
 from samples import blobs
 
@@ -45,6 +45,24 @@ def test_products_of_whole_numbers(dims, exponent, extreme, seed):
     np.testing.assert_allclose(words[:dims] * worth, q * scales, atol=0.51 * worth, rtol=1e-5)
     terms = (q * scales).astype(np.float64) * codes[:dims]
     assert abs(total * float(worth) - terms.sum()) <= 1e-2 * np.abs(terms).max() * dims**0.5
+
+
+@settings(deadline=None)  # the first call compiles
+@given(st.integers(1, 300), st.integers(1, 60), st.integers(0, 4), st.integers(0, 2**31))
+def test_sums_of_rows_in_some_columns(dims, n_near, first_line, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((20, dims)).astype(np.float32)
+    rows = rounded(X)
+    near = rng.integers(0, 20, n_near).astype(np.int32)
+    weights = rng.standard_normal(n_near).astype(np.float32) * (rng.random(n_near) < 0.7)
+    first = min(first_line, dims // LINE) * LINE
+    last = min(first + LINE * int(rng.integers(1, 4)), dims)
+    out = np.ones(dims, np.float32)
+    add_rounded(out, weights, rows, near, first, last)
+    expected = np.ones(dims)
+    whole = (rows.codes[:, :dims] * rows.scales.astype(np.float64))[near]
+    expected[first:last] += (weights.astype(np.float64) @ whole)[first:last]
+    np.testing.assert_allclose(out, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(("value", "worth"), [(0, 0), (np.inf, np.nan), (np.nan, np.nan)])

@@ -24,8 +24,8 @@ def worth(monkeypatch):
     list(itertools.product(RULES, [False, True], [False, True], [False, True])),
 )
 def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, normalize, rounded):
-    X, y = blobs(n=300, dims=37)  # which no number of threads divides
-    lists = nearest(X, 10)[0]
+    X, y = blobs(n=300, dims=157, spread=2)  # neither they nor their lines can be divided
+    lists = nearest(X, 20)[0]
 
     def learned(threads):
         model = SLNE(rule=rule, symmetric=symmetric, normalize=normalize, rounded=rounded,
@@ -34,7 +34,7 @@ def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, nor
             return model.fit(X, y, neighbors=lists).matrix_
 
     alone = learned(1)
-    assert not np.array_equal(alone, np.eye(37))
+    assert not np.array_equal(alone, np.eye(157))
     np.testing.assert_array_equal(learned(2), alone)
     np.testing.assert_array_equal(learned(cores() + 1), alone)
 

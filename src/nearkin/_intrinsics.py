@@ -5,9 +5,11 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 _BYTE, _WORD, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_WIDTH = 64  # numbers of a vector here, a cache line of bytes; the compiler cuts it into its own
 
 # Lets another thread have the core.
 give_way = types.ExternalFunction(
@@ -28,24 +30,72 @@ def product_sum(_: Any, words: Any, codes: Any, start: Any) -> Any:
     Written out as vectors, for which processors have an instruction that multiplies and adds
     pairs; left to itself the compiler finds it, too, but uses half of its width.
     """
-    width = 64
 
     def total(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def vector(place: int, kind: Any) -> Any:
             data = context.make_array(kind)(context, builder, arguments[place]).data
-            at = builder.gep(data, [arguments[2]])
-            bits = kind.dtype.bitwidth
-            narrow = ir.VectorType(ir.IntType(bits), width).as_pointer()
-            loaded = builder.load(builder.bitcast(at, narrow), align=bits // 8)
-            return builder.sext(loaded, ir.VectorType(_WORD, width))
+            return _vector(builder, builder.gep(data, [arguments[2]]), kind.dtype.bitwidth)
 
         products = builder.mul(vector(0, words), vector(1, codes), flags=("nsw",))
-        name = f"llvm.vector.reduce.add.v{width}i32"
-        kind = ir.FunctionType(_WORD, [products.type])
-        added = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        return builder.call(added, [products])
+        return _called(builder, f"llvm.vector.reduce.add.v{_WIDTH}i32", _WORD, products)
 
     return types.int32(words, codes, types.int64), total
+
+
+@intrinsic
+def add_scaled_codes(
+    _: Any, out: Any, weights: Any, codes: Any, rows: Any, first: Any, last: Any, start: Any
+) -> Any:
+    """``out += Σ weights[n]·codes[rows[n]]`` for n in first:last, 64 columns from `start` on.
+
+    The sums stay in registers from row to row, where a loop over columns would fetch and put back
+    each of them every time.
+    """
+
+    def add(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums, scales, table, numbers = (
+            context.make_array(kind)(context, builder, array)
+            for kind, array in zip(signature.args[:4], arguments)
+        )
+        begin, end, column = arguments[4:]
+        kind = ir.VectorType(ir.FloatType(), _WIDTH)
+        place = builder.bitcast(builder.gep(sums.data, [column]), kind.as_pointer())
+        total = cgutils.alloca_once_value(builder, builder.load(place, align=4))
+        stride = builder.extract_value(table.strides, 0)
+        with cgutils.for_range_slice(builder, begin, end, _LONG(1), inc=True) as (n, _):
+            row = builder.sext(builder.load(builder.gep(numbers.data, [n])), _LONG)
+            at = builder.gep(table.data, [builder.add(builder.mul(row, stride), column)])
+            numbers_of_row = builder.sitofp(_vector(builder, at, 8), kind)
+            scale = _splat(builder, builder.load(builder.gep(scales.data, [n])))
+            name = f"llvm.fmuladd.v{_WIDTH}f32"
+            more = _called(builder, name, kind, scale, numbers_of_row, builder.load(total))
+            builder.store(more, total)
+        builder.store(builder.load(total), place, align=4)
+        return context.get_dummy_value()
+
+    whole = (types.int64,) * 3
+    return types.void(out, weights, codes, rows, *whole), add
+
+
+def _vector(builder: Any, at: Any, bits: int) -> Any:
+    """Whole numbers of so many bits, widened to 32."""
+    narrow = ir.VectorType(ir.IntType(bits), _WIDTH).as_pointer()
+    loaded = builder.load(builder.bitcast(at, narrow), align=bits // 8)
+    return builder.sext(loaded, ir.VectorType(_WORD, _WIDTH))
+
+
+def _splat(builder: Any, value: Any) -> Any:
+    """A vector of one number again and again."""
+    none = ir.Constant(ir.VectorType(value.type, _WIDTH), ir.Undefined)
+    first = builder.insert_element(none, value, _WORD(0))
+    return builder.shuffle_vector(first, none, ir.VectorType(_WORD, _WIDTH)([0] * _WIDTH))
+
+
+def _called(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """What one of the compiler's own functions makes of the arguments."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    return builder.call(function, arguments)
 
 
 @intrinsic
@@ -55,10 +105,8 @@ def prefetch(_: Any, row: Any, byte: Any) -> Any:
     def ask(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         start = context.make_array(row)(context, builder, arguments[0]).data
         line = builder.gep(builder.bitcast(start, _BYTE.as_pointer()), [arguments[1]])
-        kind = ir.FunctionType(ir.VoidType(), [line.type, _WORD, _WORD, _WORD])
-        name = "llvm.prefetch.p0"
-        asked = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        builder.call(asked, [line, *(ir.Constant(_WORD, n) for n in (0, 3, 1))])  # read, keep, data
+        read, keep, data = _WORD(0), _WORD(3), _WORD(1)
+        _called(builder, "llvm.prefetch.p0", ir.VoidType(), line, read, keep, data)
         return context.get_dummy_value()
 
     return types.void(row, types.int64), ask

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into
 from nearkin._intrinsics import prefetch
-from nearkin._rounded import add_codes, round_query, whole_dot
+from nearkin._rounded import LINE, add_rounded, round_query, whole_dot
 from nearkin._rules import RULES, apply_rule
 from nearkin._team import meet, share
 from nearkin._threads import in_threads
@@ -95,11 +95,11 @@ def walk(  # type: ignore[no-untyped-def]
     violations, loss = 0, 0.0
     all_c = np.empty(len(scores), np.float32)
     words = np.zeros(rounded.codes.shape[1], np.int16)
-    mine = slice(*share(member, X.shape[1]))
+    mine = slice(*_columns(member, X.shape[1], LINE if len(rounded.codes) > 0 else 1))
     for b in range(lo, hi):
         i = rows[b]
         near = indices[indptr[i] : indptr[i + 1]]
-        c, v = all_c[: len(near)], V[b, mine]
+        c = all_c[: len(near)]
         if exact:
             _catch_up(Q[b], lo, b, XB, G, V, w, symmetric, mine)
             meet(member)
@@ -109,11 +109,11 @@ def walk(  # type: ignore[no-untyped-def]
         row_loss = apply_rule(
             rule, scores[: len(near)], n_targets[i], margin, temperature, draws[b], c
         )
-        v[:] = 0
+        V[b, mine] = 0
         if row_loss > 0:
             violations += 1
             loss += row_loss
-            _add_up(X, rounded, near, c, mine, v)
+            _add_up(X, rounded, near, c, mine, V[b])
         # Written once, by all and alike: a member ahead of us may be reading it.
         w[b] = np.float32(steps[b] / alpha) if row_loss > 0 else np.float32(0)
         if exact and (symmetric or normalize):  # look at directions as a whole
@@ -168,20 +168,24 @@ def _early(X):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _columns(member, dims, unit):  # type: ignore[no-untyped-def]
+    """The member's share of the dimensions, in whole units."""
+    first, last = share(member, -(-dims // unit))
+    return first * unit, min(last * unit, dims)
+
+
+@_jit
 def _add_up(X, rounded, near, c, mine, v):  # type: ignore[no-untyped-def]
     """``v += Σ_n c_n x_n`` in the member's dimensions; many rows as they were compared."""
     if len(rounded.codes) > 0 and np.count_nonzero(c) > FEW:
-        for n in range(len(near)):
-            if c[n] != 0:
-                add_codes(v, c[n], rounded.codes[near[n], mine])
-        v *= rounded.scales[mine]  # v was zero before
+        add_rounded(v, c, rounded, near, mine.start, mine.stop)
         return
     early = _early(X)
     for n in range(-early, len(near)):
         if early > 0 and n + early < len(near) and c[n + early] != 0:
             ask_for(X[near[n + early], mine])
         if n >= 0 and c[n] != 0:
-            add_scaled(v, c[n], X[near[n], mine])
+            add_scaled(v[mine], c[n], X[near[n], mine])
 
 
 @_jit

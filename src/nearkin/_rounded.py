@@ -13,11 +13,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nearkin._intrinsics import add_int32, product_sum
+from nearkin._intrinsics import add_int32, add_scaled_codes, product_sum
 
 LINE = 64  # bytes of a cache line; rows begin with one and are filled up with zeros
 _LARGEST, _LARGEST_WORD, _LARGEST_SUM = 127, 2**15 - 1, 2**31 - 2**24
 _BYTES = 4 << 20  # of the rows that are being rounded
+_GROUP = 16  # rows that are added up line by line; they stay in the nearest cache
 
 
 class Rounded(NamedTuple):
@@ -93,8 +94,15 @@ def whole_dot(q, codes):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def add_codes(out, scale, codes):  # type: ignore[no-untyped-def]
-    """``out += scale · codes``."""
-    for d in range(len(out)):
-        out[d] += scale * np.float32(codes[d])
+@njit(cache=True, nogil=True)
+def add_rounded(out, weights, rounded, near, first, last):  # type: ignore[no-untyped-def]
+    """``out += Σ_n weights[n] · x_near[n]`` in the columns ``first:last``, which begin a line."""
+    used = weights != 0
+    near, weights = near[used], weights[used]
+    sums = np.zeros(rounded.codes.shape[1], np.float32)
+    for lo in range(0, len(near), _GROUP):
+        hi = min(lo + _GROUP, len(near))
+        for start in range(first, last, LINE):
+            add_scaled_codes(sums, weights, rounded.codes, near, lo, hi, start)
+    for d in range(first, last):
+        out[d] += rounded.scales[d] * sums[d]
