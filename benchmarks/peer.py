@@ -24,20 +24,30 @@ WARM_UP = 300
 K = 3  # neighbours that vote under a learned metric, and targets of LMNN: its authors' choice
 
 
-def nearkin(epochs=8, k=50, **search):
+def nearkin(epochs=8, k=50, index="auto"):
     from nearkin import SLNE
 
     learner = SLNE(rule="softmax", n_neighbors=k, temperature=0.05, step_size=0.5,
                    max_epochs=epochs, tol=0, random_state=0)  # fmt: skip
-    return _voting(learner, n_neighbors=k, **search)
+    return _voting(learner, n_neighbors=k, index=index)
 
 
 def nearkin_at_once():
     return nearkin(epochs=1)
 
 
-def nearkin_quick():
-    return nearkin(epochs=1, k=10, index="IVF64,Flat;nprobe=3")
+class Quick:
+    """One epoch, 10 neighbours from an inverted file.
+
+    Chosen by hand on 5,000 training rows, held out of fits of 10,000 and of 55,000.
+    """
+
+    def fit(self, X, y):
+        """Learn; the number of lists grows with the rows."""
+        index = f"IVF{int(len(X) ** 0.5)},Flat;nprobe=8"
+        self.model = nearkin(epochs=1, k=10, index=index).fit(X, y)
+        self.predict = self.model.predict
+        return self
 
 
 def plain():
@@ -87,7 +97,7 @@ def pylmnn():
 METHODS = {
     "nearkin SL-NE": nearkin,
     "SL-NE, 1 epoch": nearkin_at_once,
-    "SL-NE, quick": nearkin_quick,
+    "SL-NE, quick": Quick,
     "plain kNN": plain,
     "metric-learn LMNN": metric_learn_lmnn,
     "PyLMNN": pylmnn,
