@@ -1,25 +1,27 @@
 """Steps per second of SL-NE against a naive Algorithm 1, and how far it is from the machine.
 
-Command: ``python benchmarks/learner.py`` (about three minutes on two cores).
+Command: ``python benchmarks/learner.py`` (about five minutes on two cores).
 
 The naive form is numpy, float32, all BLAS threads, the same neighbourhoods and the same order of
 rows: a vector-matrix product, the scores, and a rank-one update of M. Rows are drawn around random
-centres; neighbours are exact. GB/s counts the gathered rows, GFLOP/s the matrix products; "limit"
-is the time that products at their peak and a random gather on all cores would take one after the
-other, as a share of the time it took.
+centres; those of the last table, the cost per row, are `made_up.py`'s. Neighbours are exact up to
+100,000 rows. GB/s counts the gathered rows, GFLOP/s the matrix products; "limit" is the time that
+products at their peak and a random gather on all cores would take one after the other, as a share
+of the time it took.
 """
 
 import argparse
-import resource
 import time
 
 import numpy as np
 
 import machine
+from made_up import World
 from nearkin import SLNE
 from nearkin._blas import serial_blas
 from nearkin._learning import Learner
 from nearkin.experiments.paper.table2 import Size, made_up
+from nearkin.experiments.watching import Watch, give_back
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 
@@ -42,8 +44,8 @@ def naive(X, hoods, M, rows, steps, margin):
             M += rho * np.outer(x, X[near[j]] - X[near[m]])
 
 
-def learner(X, hoods):
-    model = SLNE(random_state=0)
+def learner(X, hoods, shuffle=True):
+    model = SLNE(shuffle=shuffle, random_state=0)
     model.scale_ = 1.0
     return model._learner(X, hoods, 0)
 
@@ -93,27 +95,28 @@ def compare(n):
               f" ({gathered:>4.0%}) {flops + gathered:>9.0%}", flush=True)  # fmt: skip
 
 
-def growth(k=50, D=256):
-    print(f"\ncost per row against the number of rows, D={D}, k={k}, random lists of equal degree")
+def growth(k=50, D=256, classes=100):
+    print(f"\ncost per row against the number of rows, D={D}, k={k}: µs a row, rows in random order"
+          " and neighbours together")  # fmt: skip
     for n in (10_000, 50_000, 200_000):
-        X, y = clustered(n, D)
-        lists = np.random.default_rng(0).integers(0, n, (n, k))
-        hoods = neighborhoods(lists, y)
-        fast, _ = steps_per_second(learner(X, hoods), 4_096)
-        print(f"{n:>8} rows: {1e6 / fast:6.1f} µs a row, X {X.nbytes >> 20} MiB")
+        X, y = World(D, classes).sample(n)
+        hoods = neighborhoods(nearest(X, k)[0], y)
+        speeds = [steps_per_second(learner(X, hoods, order), 8_192)[0] for order in (True, "local")]
+        random, local = (1e6 / speed for speed in speeds)
+        print(f"{n:>8} rows: {random:6.1f} {local:6.1f}   X {X.nbytes >> 20} MiB, "
+              f"degree {hoods.degrees.mean():.0f}", flush=True)  # fmt: skip
 
 
 def memory(n=60_000, D=500, k=50):
-    """Growth of the peak, in a process that has seen nothing larger before."""
     X, y = clustered(n, D)
     lists = np.random.default_rng(0).integers(0, n, (n, k), dtype=np.int32)
     SLNE(max_epochs=1, random_state=0).fit(X[:500], y[:500])  # compile
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    SLNE(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    give_back()
+    with Watch() as watch:
+        SLNE(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
     size = sum(a.nbytes for a in neighborhoods(lists, y).arrays)
-    print(f"\nmemory of a fit on {n}×{D} beside X and the lists: {grown >> 10} MiB "
-          f"(graph {size >> 20} MiB, M {D * D >> 18} MiB, X {X.nbytes >> 20} MiB)")  # fmt: skip
+    print(f"\nmemory of a fit on {n}×{D} beside X and the lists: {(watch.growth or 0) >> 20} MiB "
+          f"(graph {size >> 20} MiB, M {4 * D * D / 2**20:.0f} MiB, X {X.nbytes >> 20} MiB)")  # fmt: skip
 
 
 if __name__ == "__main__":
