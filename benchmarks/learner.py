@@ -114,9 +114,10 @@ def memory(n=60_000, D=500, k=50):
     give_back()
     with Watch() as watch:
         SLNE(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
-    size = sum(a.nbytes for a in neighborhoods(lists, y).arrays)
-    print(f"\nmemory of a fit on {n}×{D} beside X and the lists: {(watch.growth or 0) >> 20} MiB "
-          f"(graph {size >> 20} MiB, M {4 * D * D / 2**20:.0f} MiB, X {X.nbytes >> 20} MiB)")  # fmt: skip
+    sizes = {"graph": sum(a.nbytes for a in neighborhoods(lists, y).arrays),
+             "M": 4 * D * D, "X": X.nbytes}  # fmt: skip
+    beside = ", ".join(f"{name} {size / 2**20:.0f}" for name, size in sizes.items())
+    print(f"\nMiB of a fit on {n}×{D} beside X and lists: {(watch.growth or 0) >> 20} ({beside})")
 
 
 if __name__ == "__main__":
