@@ -1,5 +1,7 @@
 """Matrix products ahead of the steps: the same Algorithm 1."""
 
+import os
+import threading
 import time
 
 import numpy as np
@@ -9,7 +11,7 @@ from nearkin import SLNE, _ahead, _learning
 from nearkin._checkpoint import Checkpoint
 from nearkin._rounded import rounded
 from nearkin._rules import RULES
-from nearkin._threads import cores, limited, meanwhile
+from nearkin._threads import _core, _leave, cores, hand_over, limited, meanwhile
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 from samples import blobs
@@ -46,7 +48,9 @@ def test_rounded_rows(early):
     agree(X, y, nearest(X, 12)[0], rule="softmax", rounded=True, compared=compared)
 
 
-def test_any_number_of_threads_gives_the_same_matrix(early):
+@pytest.mark.parametrize("worth", [1, 1_000])  # others join in the visits, or do not
+def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, worth):
+    monkeypatch.setattr(_learning, "WORTH_A_MEMBER", (worth, 1))
     X, y = blobs(n=1_500, dims=37)
     lists = nearest(X, 8)[0]
 
@@ -84,12 +88,41 @@ def test_matrices_that_are_projected_take_one_block_at_a_time(monkeypatch, setti
 def test_meanwhile():
     done = []
     tasks = [lambda n=n: done.append(n) for n in range(50)]
-    assert meanwhile(lambda: "worked", tasks) == "worked"
+    assert meanwhile(lambda threads: "worked", tasks) == "worked"
     assert sorted(done) == list(range(50))
 
 
+@pytest.mark.skipif(cores() == 1, reason="nobody else is there")
+def test_work_is_told_of_those_who_are_free():
+    go_on = threading.Event()
+
+    def work(threads):
+        first = threads()
+        go_on.set()
+        while threads() == first:
+            time.sleep(0.001)
+        return first, threads()
+
+    assert meanwhile(work, [go_on.wait]) == (1, 2)
+
+
+@pytest.mark.skipif(_core() is None or cores() == 1, reason="there is no other core to go to")
+def test_a_thread_that_is_on_our_core_leaves_it():
+    def put_on(core):
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, allowed)
+        _leave(core)
+        return _core(), allowed == os.sched_getaffinity(0)
+
+    for core in os.sched_getaffinity(0):
+        now, may_go_anywhere = hand_over(put_on, core).result()
+        assert now != core
+        assert may_go_anywhere
+
+
 def test_failures_of_work_and_of_tasks_are_told():
-    def fail():
+    def fail(*_):
         raise ZeroDivisionError
 
     started, seconds = [], 0.05
@@ -99,4 +132,4 @@ def test_failures_of_work_and_of_tasks_are_told():
     time.sleep(4 * seconds)
     assert len(started) == before < 50  # nobody goes on behind our back
     with pytest.raises(ZeroDivisionError):
-        meanwhile(lambda: None, [fail])
+        meanwhile(lambda threads: None, [fail])

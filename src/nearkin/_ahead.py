@@ -1,8 +1,8 @@
 """Matrix products while rows are visited: one thread takes the steps, the others look ahead.
 
-Rows with few neighbours are visited by one thread. Meanwhile the others bring M up to date with
-the block before and multiply it with the rows of the block to come. That block then lacks the steps
-of the one in between, which are added like those within a block,
+One thread begins to visit the rows of a block. Meanwhile the others bring M up to date with the
+block before and multiply it with the rows of the block to come; then they join in the visits. That
+block then lacks the steps of the one in between, which are added like those within a block,
 
     Q' += (X_B' X_Bᵀ) diag(w) V,
 
@@ -22,12 +22,14 @@ from nearkin._threads import meanwhile
 PANEL = 256  # columns of M a task; its part of M stays in the cache from update to product
 
 Array = NDArray[np.float32]
+Visit = Callable[[Block, Callable[[], int]], tuple[int, float, float]]
 
 
-def take_ahead(
-    M: Array, blocks: Iterator[Block], visit: Callable[[Block], tuple[int, float]]
-) -> tuple[int, float]:
-    """Visit the blocks in order and sum up what the visits give; `M` is whole at the end."""
+def take_ahead(M: Array, blocks: Iterator[Block], visit: Visit) -> tuple[int, float]:
+    """Visit the blocks in order; return the violations and the loss. `M` is whole at the end.
+
+    A visit is given the block and a function that tells how many threads are free to make it.
+    """
     violations, loss = 0, 0.0
     before, block = None, next(blocks, None)
     if block is not None:
@@ -39,7 +41,7 @@ def take_ahead(
         if coming is not None:
             across = np.empty((len(coming), len(block)), np.float32)
             tasks.append(partial(coming.products_with, block, across))
-        v, lost = meanwhile(partial(visit, block), tasks)
+        v, lost, _ = meanwhile(partial(visit, block), tasks)
         violations, loss = violations + v, loss + lost
         if coming is not None:
             block.add_steps(coming, across)

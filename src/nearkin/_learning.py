@@ -25,7 +25,8 @@ STRIDE = 64
 # Matrix products ahead of the steps (`_ahead`) are worth their corrections from so many dimensions
 # on, and until reading the neighbours, in units of D² bytes, takes one thread much longer than the
 # products take another. Blocks are corrected by each other then, which is an argument for small
-# ones, unless M is larger than a cache. After so many of them M is whole again.
+# ones, unless M is larger than a cache or others join in the visits, which takes them a while.
+# After so many of them M is whole again.
 AHEAD_DIMS, AHEAD_BYTES, AHEAD_LARGE, STRETCH = 3 * BLOCK, 1.0, 2_000, 32
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
 # than it saves.
@@ -91,7 +92,8 @@ class Learner:
         neighbours, numbers = WORTH_A_MEMBER
         self.most_members = int(min(degree / neighbours, degree * D / numbers))
         self.ahead = self._looks_ahead(degree)
-        exact_rows = BLOCK // 2 if self.ahead and D <= AHEAD_LARGE else BLOCK
+        small = self.ahead and D <= AHEAD_LARGE and self.most_members < 2
+        exact_rows = BLOCK // 2 if small else BLOCK
         self.block = min(exact_rows if self.exact else s.batch_size, len(self.X))
         self.stretch = self.block * (STRETCH if self.ahead else 1)
 
@@ -161,7 +163,7 @@ class Learner:
         """Take the steps of some rows; return the number of violations and the summed loss."""
         blocks = self._blocks(rows, steps, draws)
         if self.ahead:
-            return take_ahead(self.matrix, blocks, lambda block: self._in_order(block, 1)[:2])
+            return take_ahead(self.matrix, blocks, self._in_order)
         taken = [self._take_block(block) for block in blocks]
         return sum(v for v, _ in taken), sum(lost for _, lost in taken)
 
@@ -174,7 +176,7 @@ class Learner:
         multiply_into(block.Q, block.XB, self.matrix)
         if self.exact:
             block.fill_products()
-            violations, loss, alpha = self._in_order(block, n_threads())
+            violations, loss, alpha = self._in_order(block, n_threads)
         else:
             parts = in_threads(lambda lo, hi: self._visit(block, lo, hi, 1.0, 1.0, 1), len(block))
             violations, loss = (sum(column) for column in list(zip(*parts))[:2])
@@ -197,14 +199,14 @@ class Learner:
             scalars, flags, member,
         ), size)  # fmt: skip
 
-    def _in_order(self, block: Block, threads: int) -> tuple[int, float, float]:
+    def _in_order(self, block: Block, threads: Callable[[], int]) -> tuple[int, float, float]:
         """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
         violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
-        size = max(1, min(threads, self.most_members))
         for lo in range(0, len(block), STRIDE):
             hi = min(lo + STRIDE, len(block))
             if lo:
                 self._catch_up(block, lo, hi)
+            size = max(1, min(threads(), self.most_members))
             v, lost, alpha, norm2 = self._visit(block, lo, hi, alpha, norm2, size)
             violations, loss = violations + v, loss + lost
         return violations, loss, alpha

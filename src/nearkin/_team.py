@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nearkin._intrinsics import give_way, tell, told
-from nearkin._threads import cores, pool
+from nearkin._threads import cores, hand_over
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def together(work: Callable[[Member], T], size: int) -> T:
     with _one_team:  # of two teams in one pool, each could keep the other's last from starting
         running: list[Future[T]] = []
         try:
-            running.extend(pool().submit(watched, member) for member in others)
+            running.extend(hand_over(watched, member) for member in others)
             return watched(first)
         finally:
             met[size] = 1  # those who are still waiting wait for nobody; the first is through

@@ -1,6 +1,8 @@
 """Plain threads around compiled code that releases the GIL."""
 
+import ctypes
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -8,13 +10,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 T = TypeVar("T")
 
+_system: Any = ctypes.PyDLL(None) if sys.platform == "linux" else None
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 
 # Below this, handing work to a thread costs more than it saves.
@@ -56,6 +59,34 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.cache_clear)
 
 
+def hand_over(work: Callable[..., T], *arguments: object) -> "Future[T]":
+    """Have another thread do the work while this one goes on.
+
+    Linux often starts a thread on the core of the one that woke it, and moves it only after
+    milliseconds, in which the two would wait for each other: it is sent to another core at once.
+    """
+    ours = _core()
+
+    def elsewhere() -> T:
+        _leave(ours)
+        return work(*arguments)
+
+    return pool().submit(elsewhere)
+
+
+def _leave(core: int | None) -> None:
+    """Go on on another core, if this is the one."""
+    if core is not None and _core() == core:
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, (allowed - {core}) or allowed)
+        os.sched_setaffinity(0, allowed)  # wherever the system will
+
+
+def _core() -> int | None:
+    """The core that this thread is on, where the system tells and lets us choose."""
+    return int(_system.sched_getcpu()) if hasattr(_system, "sched_getcpu") else None
+
+
 def in_threads(work: Callable[[int, int], T], n: int) -> list[T]:
     """Call ``work(lo, hi)`` over the range ``0:n`` cut into shares; return what the calls gave.
 
@@ -79,16 +110,17 @@ def in_parallel(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) ->
     return [future.result() for future in futures]
 
 
-def meanwhile(work: Callable[[], T], tasks: list[Callable[[], object]]) -> T:
+def meanwhile(work: Callable[[Callable[[], int]], T], tasks: list[Callable[[], object]]) -> T:
     """Do `work` while other threads do the tasks; then lend them a hand.
 
-    Work and tasks keep to one thread each.
+    Work and tasks keep to one thread each, but `work` is given a function that tells how many
+    threads it could have: its own, and those that are through with the tasks.
 
     Examples
     --------
     >>> done = []
-    >>> meanwhile(lambda: "worked", [lambda: done.append(1), lambda: done.append(2)])
-    'worked'
+    >>> meanwhile(lambda threads: threads() > 0, [lambda: done.append(1), lambda: done.append(2)])
+    True
     >>> sorted(done)
     [1, 2]
     """
@@ -104,8 +136,8 @@ def meanwhile(work: Callable[[], T], tasks: list[Callable[[], object]]) -> T:
 
     helpers: list[Future[None]] = []
     try:
-        helpers.extend(pool().submit(help_out) for _ in range(min(n_threads() - 1, len(tasks))))
-        result = _alone(work)
+        helpers.extend(hand_over(help_out) for _ in range(min(n_threads() - 1, len(tasks))))
+        result = _alone(lambda: work(lambda: 1 + sum(helper.done() for helper in helpers)))
         help_out()
     finally:
         left.clear()
