@@ -9,8 +9,8 @@ first that a method did not manage are left out.
 
 Everyone gets the same rows: PCA of the training rows to 100 dimensions, unit length (whitening
 helped neither nearkin nor plain kNN on held-out training rows). nearkin's settings are fixed
-(`peer.py`): softmax rule, k=50, votes of 50 neighbours, 8 epochs and 1; and a quick one, 10
-neighbours from an inverted file, 1 epoch. A peer is compared with the quickest of the three that is
+(`peer.py`): softmax rule, k=50, votes of 50 neighbours, 8 epochs and 1; and a quick one, 1 epoch
+with neighbours from an inverted file. A peer is compared with the quickest of the three that is
 at least as accurate. The peers take 50 iterations, their default (metric-learn 100). The length of
 the rows decides what a margin of one and a learning rate mean to them: it is the best of `SCALES`
 on a fifth of 2,000 training rows, held out, at no charge. Under their metric 3 neighbours vote. The
