@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
@@ -77,9 +77,10 @@ def hand_over(work: Callable[..., T], *arguments: object) -> "Future[T]":
 def _leave(core: int | None) -> None:
     """Go on on another core, if this is the one."""
     if core is not None and _core() == core:
-        allowed = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, (allowed - {core}) or allowed)
-        os.sched_setaffinity(0, allowed)  # wherever the system will
+        with suppress(OSError):  # a container may forbid it
+            allowed = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, (allowed - {core}) or allowed)
+            os.sched_setaffinity(0, allowed)  # wherever the system will
 
 
 def _core() -> int | None:
