@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from nearkin import SLNE, _ahead, _learning
+from nearkin import SLNE, _ahead, _learning, _team
 from nearkin._checkpoint import Checkpoint
 from nearkin._rounded import rounded
 from nearkin._rules import RULES
@@ -35,7 +35,7 @@ def early(monkeypatch):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("n", [40, 256, 513, 2_300])  # one block to three stretches of four
+@pytest.mark.parametrize("n", [40, 256, 513, 2_300])  # one block to several stretches
 def test_every_rule(early, rule, n):
     X, y = blobs(n=n)
     agree(X, y, nearest(X, 6)[0], rule=rule)
@@ -48,20 +48,38 @@ def test_rounded_rows(early):
     agree(X, y, nearest(X, 12)[0], rule="softmax", rounded=True, compared=compared)
 
 
-@pytest.mark.parametrize("worth", [1, 1_000])  # others join in the visits, or do not
-def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, worth):
-    monkeypatch.setattr(_learning, "WORTH_A_MEMBER", (worth, 1))
-    X, y = blobs(n=1_500, dims=37)
-    lists = nearest(X, 8)[0]
+def done_first(work, tasks):
+    """All helpers are through before the first visit."""
+    for task in tasks:
+        task()
+    return work(lambda: 2)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize("beside", [meanwhile, done_first])
+def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, beside, rounded):
+    monkeypatch.setattr(_learning, "WORTH_A_MEMBER", (1, 1))
+    monkeypatch.setattr(_ahead, "meanwhile", beside)
+    sizes = set()
+    monkeypatch.setattr(
+        _learning, "together", lambda work, size: sizes.add(size) or _team.together(work, size)
+    )
+    X, y = blobs(n=1_500, dims=157, spread=2)
+    lists = nearest(X, 20)[0]
 
     def learned(threads):
+        model = SLNE(rule="softmax", rounded=rounded, max_epochs=3, tol=0, random_state=0)
         with limited(threads):
-            model = SLNE(max_epochs=3, tol=0, random_state=0).fit(X, y, neighbors=lists)
-            return model.matrix_
+            return model.fit(X, y, neighbors=lists).matrix_
 
-    alone = learned(1)
+    with monkeypatch.context() as only_one:
+        only_one.setattr(_ahead, "meanwhile", meanwhile)
+        alone = learned(1)
+    assert sizes == {1}
+    assert not np.array_equal(alone, np.eye(157))
     np.testing.assert_array_equal(learned(2), alone)
     np.testing.assert_array_equal(learned(cores() + 1), alone)
+    assert 2 in sizes or beside is meanwhile
 
 
 def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, monkeypatch):
@@ -97,9 +115,9 @@ def test_work_is_told_of_those_who_are_free():
     go_on = threading.Event()
 
     def work(threads):
-        first = threads()
+        first, deadline = threads(), time.monotonic() + 30
         go_on.set()
-        while threads() == first:
+        while threads() == first and time.monotonic() < deadline:
             time.sleep(0.001)
         return first, threads()
 

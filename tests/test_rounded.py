@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin import SLNE
-from nearkin._rounded import LINE, add_rounded, round_query, rounded, whole_dot
+from nearkin._intrinsics import LINE
+from nearkin._rounded import add_rounded, round_query, rounded, whole_dot
 from nearkin.neighbors import nearest
 from samples import blobs
 

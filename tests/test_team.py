@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from nearkin import SLNE, _learning
+from nearkin import SLNE, _learning, _threads
 from nearkin._rules import RULES
 from nearkin._team import Member, meet, share, together
 from nearkin._threads import cores, limited
@@ -24,7 +24,7 @@ def worth(monkeypatch):
     list(itertools.product(RULES, [False, True], [False, True], [False, True])),
 )
 def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, normalize, rounded):
-    X, y = blobs(n=300, dims=157, spread=2)  # neither they nor their lines can be divided
+    X, y = blobs(n=300, dims=257, spread=2)  # neither they nor their five lines can be divided
     lists = nearest(X, 20)[0]
 
     def learned(threads):
@@ -34,7 +34,7 @@ def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, nor
             return model.fit(X, y, neighbors=lists).matrix_
 
     alone = learned(1)
-    assert not np.array_equal(alone, np.eye(157))
+    assert not np.array_equal(alone, np.eye(257))
     np.testing.assert_array_equal(learned(2), alone)
     np.testing.assert_array_equal(learned(cores() + 1), alone)
 
@@ -71,6 +71,19 @@ def test_a_member_that_fails_lets_the_others_go(failing):
 
     with pytest.raises(MemoryError, match="no room"):
         together(work, 2)
+    assert together(lambda member: member.size, 2) == 2
+
+
+def test_a_second_team_works_alone():
+    assert together(lambda _: together(lambda member: member.size, 2), 2) == 1
+
+
+def test_being_kept_on_a_core_is_no_failure(monkeypatch):
+    def forbidden(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(_threads, "_core", lambda: 0)
+    monkeypatch.setattr(_threads.os, "sched_setaffinity", forbidden, raising=False)
     assert together(lambda member: member.size, 2) == 2
 
 

@@ -1,4 +1,4 @@
-"""Matrix products while rows are visited: one thread takes the steps, the others look ahead.
+"""Matrix products while rows are visited: one thread begins to, the others look ahead first.
 
 One thread begins to visit the rows of a block. Meanwhile the others bring M up to date with the
 block before and multiply it with the rows of the block to come; then they join in the visits. That

@@ -9,7 +9,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 _BYTE, _WORD, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-_WIDTH = 64  # numbers of a vector here, a cache line of bytes; the compiler cuts it into its own
+LINE = 64  # bytes of a cache line, and numbers of a vector; the compiler cuts it into its own
 
 # Lets another thread have the core.
 give_way = types.ExternalFunction(
@@ -37,7 +37,7 @@ def product_sum(_: Any, words: Any, codes: Any, start: Any) -> Any:
             return _vector(builder, builder.gep(data, [arguments[2]]), kind.dtype.bitwidth)
 
         products = builder.mul(vector(0, words), vector(1, codes), flags=("nsw",))
-        return _called(builder, f"llvm.vector.reduce.add.v{_WIDTH}i32", _WORD, products)
+        return _called(builder, f"llvm.vector.reduce.add.v{LINE}i32", _WORD, products)
 
     return types.int32(words, codes, types.int64), total
 
@@ -55,10 +55,10 @@ def add_scaled_codes(
     def add(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         sums, scales, table, numbers = (
             context.make_array(kind)(context, builder, array)
-            for kind, array in zip(signature.args[:4], arguments)
+            for kind, array in zip((out, weights, codes, rows), arguments)
         )
         begin, end, column = arguments[4:]
-        kind = ir.VectorType(ir.FloatType(), _WIDTH)
+        kind = ir.VectorType(ir.FloatType(), LINE)
         place = builder.bitcast(builder.gep(sums.data, [column]), kind.as_pointer())
         total = cgutils.alloca_once_value(builder, builder.load(place, align=4))
         stride = builder.extract_value(table.strides, 0)
@@ -67,7 +67,7 @@ def add_scaled_codes(
             at = builder.gep(table.data, [builder.add(builder.mul(row, stride), column)])
             numbers_of_row = builder.sitofp(_vector(builder, at, 8), kind)
             scale = _splat(builder, builder.load(builder.gep(scales.data, [n])))
-            name = f"llvm.fmuladd.v{_WIDTH}f32"
+            name = f"llvm.fmuladd.v{LINE}f32"
             more = _called(builder, name, kind, scale, numbers_of_row, builder.load(total))
             builder.store(more, total)
         builder.store(builder.load(total), place, align=4)
@@ -79,16 +79,16 @@ def add_scaled_codes(
 
 def _vector(builder: Any, at: Any, bits: int) -> Any:
     """Whole numbers of so many bits, widened to 32."""
-    narrow = ir.VectorType(ir.IntType(bits), _WIDTH).as_pointer()
+    narrow = ir.VectorType(ir.IntType(bits), LINE).as_pointer()
     loaded = builder.load(builder.bitcast(at, narrow), align=bits // 8)
-    return builder.sext(loaded, ir.VectorType(_WORD, _WIDTH))
+    return builder.sext(loaded, ir.VectorType(_WORD, LINE))
 
 
 def _splat(builder: Any, value: Any) -> Any:
     """A vector of one number again and again."""
-    none = ir.Constant(ir.VectorType(value.type, _WIDTH), ir.Undefined)
+    none = ir.Constant(ir.VectorType(value.type, LINE), ir.Undefined)
     first = builder.insert_element(none, value, _WORD(0))
-    return builder.shuffle_vector(first, none, ir.VectorType(_WORD, _WIDTH)([0] * _WIDTH))
+    return builder.shuffle_vector(first, none, ir.VectorType(_WORD, LINE)([0] * LINE))
 
 
 def _called(builder: Any, name: str, result: Any, *arguments: Any) -> Any:

@@ -19,8 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into
-from nearkin._intrinsics import prefetch
-from nearkin._rounded import LINE, add_rounded, round_query, whole_dot
+from nearkin._intrinsics import LINE, prefetch
+from nearkin._rounded import add_rounded, round_query, whole_dot
 from nearkin._rules import RULES, apply_rule
 from nearkin._team import meet, share
 from nearkin._threads import in_threads

@@ -17,9 +17,9 @@ from nearkin._block import BLOCK
 from nearkin._choice import EXACT_ROWS
 from nearkin._exact import DATABASE_BYTES, PRODUCT_BYTES
 from nearkin._faiss import Factory
+from nearkin._intrinsics import LINE
 from nearkin._lists import QUERY_BLOCK
 from nearkin._partition import DIMS, TRAIN_ROWS_A_CELL
-from nearkin._rounded import LINE
 from nearkin._threads import n_threads
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 

@@ -13,16 +13,18 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nearkin._intrinsics import add_int32, add_scaled_codes, product_sum
+from nearkin._intrinsics import LINE, add_int32, add_scaled_codes, product_sum
 
-LINE = 64  # bytes of a cache line; rows begin with one and are filled up with zeros
 _LARGEST, _LARGEST_WORD, _LARGEST_SUM = 127, 2**15 - 1, 2**31 - 2**24
 _BYTES = 4 << 20  # of the rows that are being rounded
 _GROUP = 16  # rows that are added up line by line; they stay in the nearest cache
 
 
 class Rounded(NamedTuple):
-    """Rows as bytes; column d stands for ``codes[:, d] * scales[d]``. Without rows, not in use."""
+    """Rows as bytes; column d stands for ``codes[:, d] * scales[d]``. Without rows, not in use.
+
+    Rows of codes begin with a cache line and are filled up with zeros to its end.
+    """
 
     codes: NDArray[np.int8]
     scales: NDArray[np.float32]
@@ -96,7 +98,10 @@ def whole_dot(q, codes):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def add_rounded(out, weights, rounded, near, first, last):  # type: ignore[no-untyped-def]
-    """``out += Σ_n weights[n] · x_near[n]`` in the columns ``first:last``, which begin a line."""
+    """``out += Σ_n weights[n] · x_near[n]`` in the columns ``first:last``.
+
+    `first` begins a line (`_kernel._columns` sees to it): lines are added up as a whole.
+    """
     used = weights != 0
     near, weights = near[used], weights[used]
     sums = np.zeros(rounded.codes.shape[1], np.float32)

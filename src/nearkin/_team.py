@@ -41,16 +41,26 @@ class Member(NamedTuple):
 def together(work: Callable[[Member], T], size: int) -> T:
     """Call ``work(member)`` for all members at once; return what the first one's call gave.
 
+    While another team is at work, the first is the only one: two teams could each wait for the
+    threads of the other.
+
     Examples
     --------
     >>> together(lambda member: share(member, 10), 1)
     (0, 10)
     """
     size = min(size, cores() + 1)  # the pool's threads and our own
+    if size == 1 or not _one_team.acquire(blocking=False):
+        return work(Member(0, 1, np.zeros((2, _LINE), np.int64)))
+    try:
+        return _at_once(work, size)
+    finally:
+        _one_team.release()
+
+
+def _at_once(work: Callable[[Member], T], size: int) -> T:
     met = np.zeros((size + 1, _LINE), np.int64)
     first, *others = (Member(number, size, met) for number in range(size))
-    if not others:
-        return work(first)
 
     def watched(member: Member) -> T:
         try:
@@ -59,15 +69,14 @@ def together(work: Callable[[Member], T], size: int) -> T:
             met[size] = 1
             raise
 
-    with _one_team:  # of two teams in one pool, each could keep the other's last from starting
-        running: list[Future[T]] = []
-        try:
-            running.extend(hand_over(watched, member) for member in others)
-            return watched(first)
-        finally:
-            met[size] = 1  # those who are still waiting wait for nobody; the first is through
-            for member_at_work in running:
-                member_at_work.result()
+    running: list[Future[T]] = []
+    try:
+        running.extend(hand_over(watched, member) for member in others)
+        return watched(first)
+    finally:
+        met[size] = 1  # those who are still waiting wait for nobody; the first is through
+        for member_at_work in running:
+            member_at_work.result()
 
 
 @njit(cache=True, nogil=True)

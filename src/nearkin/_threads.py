@@ -75,16 +75,20 @@ def hand_over(work: Callable[..., T], *arguments: object) -> "Future[T]":
 
 
 def _leave(core: int | None) -> None:
-    """Go on on another core, if this is the one."""
-    if core is not None and _core() == core:
-        with suppress(OSError):  # a container may forbid it
+    """Go on on another core, if this is the one; if that is not to be had, stay.
+
+    Which of the others it will be is the system's choice, and not always the idle one: measured on
+    two cores, where there is no choice.
+    """
+    with suppress(Exception):  # a system may not have it, a container may forbid it
+        if core is not None and _core() == core:
             allowed = os.sched_getaffinity(0)
             os.sched_setaffinity(0, (allowed - {core}) or allowed)
-            os.sched_setaffinity(0, allowed)  # wherever the system will
+            os.sched_setaffinity(0, allowed)  # from now on wherever the system will
 
 
 def _core() -> int | None:
-    """The core that this thread is on, where the system tells and lets us choose."""
+    """The core that this thread is on, where the system tells."""
     return int(_system.sched_getcpu()) if hasattr(_system, "sched_getcpu") else None
 
 
