@@ -96,12 +96,13 @@ def walk(  # type: ignore[no-untyped-def]
     all_c = np.empty(len(scores), np.float32)
     words = np.zeros(rounded.codes.shape[1], np.int16)
     mine = slice(*_columns(member, X.shape[1], LINE if len(rounded.codes) > 0 else 1))
+    sums = np.empty(mine.stop - mine.start, np.float32)
     for b in range(lo, hi):
         i = rows[b]
         near = indices[indptr[i] : indptr[i + 1]]
         c = all_c[: len(near)]
         if exact:
-            _catch_up(Q[b], lo, b, XB, G, V, w, symmetric, mine)
+            _catch_up(Q[b], lo, b, XB, G, V, w, symmetric, mine, sums)
             meet(member)
         more = offsets[indptr[i] : indptr[i + 1]]
         _score(X, rounded, near, Q[b], alpha, more, scores, words, member)
@@ -113,7 +114,7 @@ def walk(  # type: ignore[no-untyped-def]
         if row_loss > 0:
             violations += 1
             loss += row_loss
-            _add_up(X, rounded, near, c, mine, V[b])
+            _add_up(X, rounded, near, c, mine, V[b], sums)
         # Written once, by all and alike: a member ahead of us may be reading it.
         w[b] = np.float32(steps[b] / alpha) if row_loss > 0 else np.float32(0)
         if exact and (symmetric or normalize):  # look at directions as a whole
@@ -175,31 +176,39 @@ def _columns(member, dims, unit):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _add_up(X, rounded, near, c, mine, v):  # type: ignore[no-untyped-def]
-    """``v += Σ_n c_n x_n`` in the member's dimensions; many rows as they were compared."""
+def _add_up(X, rounded, near, c, mine, v, sums):  # type: ignore[no-untyped-def]
+    """``v += Σ_n c_n x_n`` in the member's dimensions; many rows as they were compared.
+
+    Added up in `sums`, which is the member's own: where two of them write to one cache line again
+    and again, each waits for the other.
+    """
     if len(rounded.codes) > 0 and np.count_nonzero(c) > FEW:
         add_rounded(v, c, rounded, near, mine.start, mine.stop)
         return
     early = _early(X)
+    sums[:] = v[mine]
     for n in range(-early, len(near)):
         if early > 0 and n + early < len(near) and c[n + early] != 0:
             ask_for(X[near[n + early], mine])
         if n >= 0 and c[n] != 0:
-            add_scaled(v[mine], c[n], X[near[n], mine])
+            add_scaled(sums, c[n], X[near[n], mine])
+    v[mine] = sums
 
 
 @_jit
-def _catch_up(q, lo, b, XB, G, V, w, symmetric, mine):  # type: ignore[no-untyped-def]
+def _catch_up(q, lo, b, XB, G, V, w, symmetric, mine, sums):  # type: ignore[no-untyped-def]
     """Bring a part of ``q = x_bᵀM`` up to date with the steps taken since row `lo`."""
     half = np.float32(0.5)
+    sums[:] = q[mine]
     for a in range(lo, b):
         if w[a] == 0:
             continue
         if symmetric:
-            add_scaled(q[mine], half * w[a] * G[b, a], V[a, mine])
-            add_scaled(q[mine], half * w[a] * dot(XB[b], V[a]), XB[a, mine])
+            add_scaled(sums, half * w[a] * G[b, a], V[a, mine])
+            add_scaled(sums, half * w[a] * dot(XB[b], V[a]), XB[a, mine])
         else:
-            add_scaled(q[mine], w[a] * G[b, a], V[a, mine])
+            add_scaled(sums, w[a] * G[b, a], V[a, mine])
+    q[mine] = sums
 
 
 @_jit
