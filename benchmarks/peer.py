@@ -39,8 +39,9 @@ def nearkin_at_once():
 class Quick:
     """One epoch, neighbours from an inverted file.
 
-    The best of twelve, by 5,000 training rows held out of fits of 10,000 and of 55,000: 5 to 50
-    neighbours; 2, 4 or 8 lists searched.
+    The best of twelve, compared by hand on 5,000 training rows held out of fits of 10,000 and of
+    55,000: 5 to 50 neighbours; 2, 4 or 8 lists searched. The test accuracy of a cheaper one of them
+    (10 neighbours) had been seen before, and was too low to be compared with PyLMNN's.
     """
 
     def fit(self, X, y):

@@ -14,7 +14,8 @@ with neighbours from an inverted file. A peer is compared with the quickest of t
 at least as accurate. The peers take 50 iterations, their default (metric-learn 100). The length of
 the rows decides what a margin of one and a learning rate mean to them: it is the best of `SCALES`
 on a fifth of 2,000 training rows, held out, at no charge. Under their metric 3 neighbours vote. The
-linear SVMs and OASIS choose C on held-out rows themselves, within their seconds.
+linear SVMs and OASIS choose C on held-out rows themselves, within their seconds. How the quick
+setting was chosen stands beside it in `peer.py`.
 
 Every process has --threads threads. One is the default: where others compete for the cores, the
 threads of numpy's products wait for each other, which would flatter nearkin. Ratios are of CPU
