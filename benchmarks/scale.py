@@ -30,9 +30,9 @@ from nearkin.votes import Vote, choose
 QUERIES, CHOOSE, VOTERS = 10_000, 2_000, 50
 HUB_LIMIT = 10.0
 VARIANTS: dict[str, dict[str, Any]] = {
-    "random order, float32, batch 1 (the paper's)": {},
+    "random order, float32, batch 1 (the paper's)": {"rounded": False},
     "random order, bytes, batch 1": {"rounded": True},
-    "neighbours together, float32, batch 1": {"shuffle": "local"},
+    "neighbours together, float32, batch 1": {"shuffle": "local", "rounded": False},
     "neighbours together, bytes, batch 1": {"shuffle": "local", "rounded": True},
     "neighbours together, bytes, batch 32": {"shuffle": "local", "rounded": True, "batch_size": 32},
 }

@@ -43,8 +43,8 @@ def test_every_rule(early, rule, n):
 
 def test_rounded_rows(early):
     X, y = blobs(n=2_300)
-    codes, scales = rounded(X)
-    compared = codes[:, : X.shape[1]] * scales
+    rows = rounded(X)
+    compared = rows.codes[:, : X.shape[1]] * rows.scales
     agree(X, y, nearest(X, 12)[0], rule="softmax", rounded=True, compared=compared)
 
 

@@ -68,8 +68,8 @@ def test_block_edges(n):
 def test_rounding_touches_scores_and_sums_of_many_rows(rule, batch_size):
     X, y = blobs(n=300)
     lists = nearest(X, 12)[0]
-    codes, scales = rounded(X)
-    compared = codes[:, : X.shape[1]] * scales
+    rows = rounded(X)
+    compared = rows.codes[:, : X.shape[1]] * rows.scales
     settings = {"rule": rule, "batch_size": batch_size}
     model = agree(X, y, lists, compared=compared, rounded=True, **settings)
     whole = agree(X, y, lists, **settings)

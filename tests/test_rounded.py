@@ -18,7 +18,7 @@ def test_every_number_is_half_a_unit_off_at_most(n, dims, exponent, seed):
     rng = np.random.default_rng(seed)
     X = (10**exponent * rng.standard_normal((n, dims)) ** 3).astype(np.float32)
     X[:, rng.random(dims) < 0.1] = 0
-    codes, scales = rounded(X)
+    codes, scales, _, _ = rounded(X)
     assert codes.shape == (n, -(-dims // LINE) * LINE)
     assert codes.ctypes.data % LINE == 0
     assert not codes[:, dims:].any()
@@ -81,13 +81,14 @@ def test_a_step_size_that_diverges_is_named():
         model.fit(X, y, neighbors=nearest(X, 8)[0])
 
 
-def test_the_neighbours_it_chooses_serve_as_well():
+@pytest.mark.parametrize("rule", ["uniform", "all", "softmax"])
+def test_what_rounded_scores_teach_serves_as_well(rule):
     X, y = blobs(n=600, dims=30, spread=2)
     lists = nearest(X, 20)[0]
 
-    def left(model):
+    def left(rounded):
+        model = SLNE(rule=rule, rounded=rounded, max_epochs=3, tol=0, random_state=0)
         return model.fit(X, y, neighbors=lists).objective(X, y, neighbors=lists)
 
-    settings = {"max_epochs": 3, "tol": 0, "random_state": 0}
-    exact, by_bytes = left(SLNE(**settings)), left(SLNE(rounded=True, **settings))
+    exact, by_bytes = left(False), left(True)
     assert exact != by_bytes == pytest.approx(exact, rel=0.1)

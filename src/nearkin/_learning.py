@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from nearkin._ahead import take_ahead
 from nearkin._blas import multiply_into
 from nearkin._block import BLOCK, Block
-from nearkin._kernel import walk
 from nearkin._partition import cells_of
 from nearkin._projection import Projection
 from nearkin._rounded import no_rows, rounded
-from nearkin._rules import RANDOM_RULES, RULES
+from nearkin._rules import EXTREME_RULES, RANDOM_RULES, RULES
 from nearkin._team import together
 from nearkin._threads import in_threads, n_threads
+from nearkin._vectors import CACHE
+from nearkin._walk import walk
 from nearkin.neighborhoods import Neighborhoods
 
 # Measured (benchmarks/learner.py): larger strides spread the cost of entering compiled code,
@@ -32,7 +33,21 @@ AHEAD_DIMS, AHEAD_BYTES, AHEAD_LARGE, STRETCH = 3 * BLOCK, 1.0, 2_000, 32
 # than it saves.
 WORTH_A_MEMBER = 100, 20_000
 
+# Rows a dimension up to which a copy of them in bytes is no larger than eight matrices.
+FEW_ROWS = 32
+
 Array = NDArray[np.float32]
+
+
+def compares_bytes(rounded: bool | str, rule: str, rows: int, dims: int) -> bool:
+    """Whether rows are compared by their bytes first; ``"auto"``: where that costs nothing.
+
+    Not the result, since an extreme rule gets the scores it would get anyway, nor more memory than
+    a few matrices; and all rows at once would not fit the cache.
+    """
+    if rounded != "auto":
+        return bool(rounded)
+    return rule in EXTREME_RULES and 4 * rows * dims > CACHE and rows <= FEW_ROWS * dims
 
 
 @dataclass(frozen=True)

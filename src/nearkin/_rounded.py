@@ -7,6 +7,7 @@ the same in whatever order. Steps along few rows, such as the hardest pair, are 
 as they are; where a rule weighs them all, their rounding averages out.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from nearkin._intrinsics import LINE, add_int32, add_scaled_codes, product_sum
+from nearkin._vectors import dot
 
 _LARGEST, _LARGEST_WORD, _LARGEST_SUM = 127, 2**15 - 1, 2**31 - 2**24
 _BYTES = 4 << 20  # of the rows that are being rounded
@@ -23,16 +25,20 @@ _GROUP = 16  # rows that are added up line by line; they stay in the nearest cac
 class Rounded(NamedTuple):
     """Rows as bytes; column d stands for ``codes[:, d] * scales[d]``. Without rows, not in use.
 
-    Rows of codes begin with a cache line and are filled up with zeros to its end.
+    Rows of codes begin with a cache line and are filled up with zeros to its end. No row is further
+    than `off` from what its codes stand for, and no row's codes add up, without their signs, to
+    more than `most`.
     """
 
     codes: NDArray[np.int8]
     scales: NDArray[np.float32]
+    off: float
+    most: float
 
 
 def no_rows() -> Rounded:
     """In the place of rounded rows where rows are compared as they are."""
-    return Rounded(np.empty((0, 0), np.int8), np.empty(0, np.float32))
+    return Rounded(np.empty((0, 0), np.int8), np.empty(0, np.float32), 0.0, 0.0)
 
 
 def rounded(X: NDArray[np.float32]) -> Rounded:
@@ -40,8 +46,8 @@ def rounded(X: NDArray[np.float32]) -> Rounded:
 
     Examples
     --------
-    >>> codes, scales = rounded(np.array([[1.0, -0.2], [0.5, 0.1]], np.float32))
-    >>> codes[:, :2].tolist()
+    >>> rows = rounded(np.array([[1.0, -0.2], [0.5, 0.1]], np.float32))
+    >>> rows.codes[:, :2].tolist()
     [[127, -127], [64, 64]]
     """
     n, dims = X.shape
@@ -53,9 +59,20 @@ def rounded(X: NDArray[np.float32]) -> Rounded:
     scales = largest / np.float32(_LARGEST)
     codes = _lines(n, dims)
     divisors = np.where(scales > 0, scales, 1)
+    off, length, most = 0.0, 0.0, 0.0
     for part in parts:
-        codes[part, :dims] = np.rint(X[part] / divisors)
-    return Rounded(codes, scales)
+        whole = np.rint(X[part] / divisors)
+        codes[part, :dims] = whole
+        most = max(most, float(np.abs(whole).sum(axis=1).max()))
+        off = max(off, _longest(X[part] - whole * scales))
+        length = max(length, _longest(X[part]))
+    # Sums in float32 are off, too, and so is the length of a query that this is multiplied by.
+    unit = float(np.finfo(np.float32).eps) * (dims + 8)
+    return Rounded(codes, scales, (off + unit * length) * (1 + unit), most)
+
+
+def _longest(rows: NDArray[np.float32]) -> float:
+    return float(np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64).max(initial=0)))
 
 
 def _lines(n: int, dims: int) -> NDArray[np.int8]:
@@ -88,6 +105,13 @@ def round_query(q, scales, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def doubt(q, worth, rounded):  # type: ignore[no-untyped-def]
+    """How far the product of a query with a rounded row can be from that with the row itself."""
+    # Numbers of a query are rounded to the nearest whole one, after three operations in float32.
+    return math.sqrt(dot(q, q)) * rounded.off + 0.51 * worth * rounded.most
+
+
+@njit(cache=True, nogil=True)
 def whole_dot(q, codes):  # type: ignore[no-untyped-def]
     """Inner product of a rounded query with a rounded row."""
     total = np.int32(0)
@@ -100,7 +124,7 @@ def whole_dot(q, codes):  # type: ignore[no-untyped-def]
 def add_rounded(out, weights, rounded, near, first, last):  # type: ignore[no-untyped-def]
     """``out += Σ_n weights[n] · x_near[n]`` in the columns ``first:last``.
 
-    `first` begins a line (`_kernel._columns` sees to it): lines are added up as a whole.
+    `first` begins a line (`_walk._columns` sees to it): lines are added up as a whole.
     """
     used = weights != 0
     near, weights = near[used], weights[used]

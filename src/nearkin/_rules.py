@@ -14,6 +14,7 @@ from numba import njit
 # Compiled code switches on the number: functions as arguments would defeat numba's cache.
 RULES = {"hardest": 0, "uniform": 1, "random_target": 2, "all": 3, "softmax": 4}
 RANDOM_RULES = ("uniform", "random_target")
+EXTREME_RULES = ("hardest", "random_target")  # look at no score but one target's, one impostor's
 MANY = 1_000_000  # pairs of a neighbourhood that are not looked at one by one
 
 # Reassociation lets counts and sums vectorise; NaN and infinity must stay what they are.
@@ -37,6 +38,16 @@ def apply_rule(rule, scores, n_targets, margin, temperature, u, c):  # type: ign
     if rule == 3:
         return _all(scores, n_targets, margin, c)
     return _softmax(scores, n_targets, temperature, c)
+
+
+@_jit
+def lowest_of(rule, n_targets, u):  # type: ignore[no-untyped-def]
+    """Of which targets an extreme rule looks at the least similar; of others' none."""
+    if rule == 0:
+        return 0, n_targets
+    if rule == 2:
+        return int(u * n_targets), int(u * n_targets) + 1
+    return 0, 0
 
 
 @_jit

@@ -208,9 +208,11 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         width = width or max(1, D // members)
         k = min(self.n_neighbors, n - 1) if neighbors is None else _memory.listed(neighbors, n)
         jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
+        learner = self._prototype
+        rounded = isinstance(learner, SLNE) and learner._compares_bytes(n, width)
         stages = _memory.ensemble_bytes(
             n, D, k, width=width, members=members, jobs=jobs, joint=self.joint_epochs > 0,
-            local=self._local, rounded=bool(getattr(self._prototype, "rounded", False)),
+            local=self._local, rounded=rounded,
             index=self.index, ready_lists=neighbors is not None,
         )  # fmt: skip
         if self.own_neighbors:  # every worker searches in its own columns

@@ -20,7 +20,7 @@ from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
 from nearkin._course import Course, Journal
 from nearkin._growth import Seen
 from nearkin._holdout import Judge, hold_out
-from nearkin._learning import Learner, Settings
+from nearkin._learning import Learner, Settings, compares_bytes
 from nearkin._projection import Projection
 from nearkin._rules import RULES
 from nearkin._validation import check_choice, check_number
@@ -55,9 +55,11 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         Visit the rows in random order. ``"local"``: cells of near rows in random order, and
         their rows in random order; successive rows then share neighbours, which stay in the
         processor's cache.
-    rounded : bool
-        Compare with a copy of the rows rounded to bytes: a quarter as much to read, no longer
-        exact. Steps along few rows, such as the hardest pair, use the rows as they are.
+    rounded : bool or "auto"
+        Compare with a copy of the rows rounded to bytes first: a quarter as much to read. The
+        rules ``hardest`` and ``random_target`` then look at the rows themselves where bytes leave
+        a doubt, and the result stays the same; that of other rules is no longer exact. ``"auto"``:
+        if it stays the same and the copy is no larger than eight matrices.
     symmetric, rank, psd, normalize :
         Keep M symmetric, of low rank, positive semidefinite (and so symmetric), or at its
         initial Frobenius norm. Symmetry and norm are kept at every step, rank and
@@ -126,7 +128,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         rule: str = "hardest",
         batch_size: int = 1,
         shuffle: bool | str = True,
-        rounded: bool = False,
+        rounded: bool | str = "auto",
         symmetric: bool = False,
         rank: int | None = None,
         psd: bool = False,
@@ -272,7 +274,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         n, D = len(seen.rows) + len(rows), rows.shape[1]
         k = self.n_neighbors if n == len(rows) else _memory.listed(seen.neighbors, len(seen.rows))
         stages = _memory.fit_bytes(
-            n, D, max(k, self.n_neighbors), index="exact", rounded=self.rounded
+            n, D, max(k, self.n_neighbors), index="exact", rounded=self._compares_bytes(n, D)
         )
         stages = {name: size + 4 * n * D for name, size in stages.items()}
         advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
@@ -308,6 +310,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         check_number("margin", self.margin, 0)
         check_number("tol", self.tol, 0)
         check_choice("shuffle", self.shuffle, [True, False, "local"])
+        check_choice("rounded", self.rounded, [True, False, "auto"])
         if self.hub_limit is not None:
             check_number("hub_limit", self.hub_limit, 1)
         for name in ("step_size", "temperature"):
@@ -341,7 +344,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         stages = _memory.fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
             batch_size=int(self.batch_size), early_stopping=self.early_stopping,
-            spectral=self.psd or self.rank is not None, rounded=self.rounded,
+            spectral=self.psd or self.rank is not None, rounded=self._compares_bytes(n, D),
         )  # fmt: skip
         if isinstance(neighbors, Neighborhoods):
             del stages["graph"]
@@ -401,7 +404,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             shuffle=self.shuffle,
             normalize=self.normalize,
             projection=Projection(self.symmetric or self.psd, self.rank, self.psd),
-            rounded=self.rounded,
+            rounded=self._compares_bytes(*rows.shape),
             seed=seed,
         )
         go_on = self.warm_start and hasattr(self, "matrix_") if go_on is None else go_on
@@ -415,6 +418,9 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             return Learner(rows, hoods, settings, start, self.n_epochs_, taken=self._taken(rows))
         self.history_ = []
         return Learner(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
+
+    def _compares_bytes(self, n: int, D: int) -> bool:
+        return compares_bytes(self.rounded, self.rule, n, D)
 
     def _taken(self, rows: NDArray[np.float32]) -> int:
         """Visits so far, t − 1; models of earlier versions know their epochs only."""

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into, serial_blas
-from nearkin._kernel import _jit
 from nearkin._threads import in_threads
+from nearkin._vectors import jit
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -30,7 +30,7 @@ STEPS = [2.0**k for k in range(-6, 5)]  # for rows of length one
 STEP_ROWS = 1_000
 
 
-@_jit
+@jit
 def _walk(S, G, own, eta, scales, coefficients, lo, hi):  # type: ignore[no-untyped-def]
     """Take the steps of a block for classes ``lo:hi``; W is ``scales[b]`` times what S knows."""
     for b in range(len(S)):

@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from nearkin._blas import serial_blas
-from nearkin._kernel import _jit, pair_squared_distances
+from nearkin._kernel import pair_squared_distances
 from nearkin._validation import check_choice, check_number
+from nearkin._vectors import jit
 from nearkin.baselines._low_rank import Problem, check_parameters, principal_start, search
 from nearkin.baselines._metric import LearnedMetric
 from nearkin.baselines._rows import (
@@ -172,7 +173,7 @@ class Batch:
         return total * share, gradient * np.float32(2 * share)
 
 
-@_jit
+@jit
 def _hinges(distances, labels, query, target, weights):  # type: ignore[no-untyped-def]
     """Sum the hinges of all triplets; weigh a target by them, and an impostor against it."""
     total, triplets = 0.0, 0

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from nearkin._blas import multiply_into, serial_blas
-from nearkin._kernel import _jit, pair_scores
+from nearkin._kernel import pair_scores
 from nearkin._validation import check_choice, check_number
+from nearkin._vectors import jit
 from nearkin.baselines._rows import Best, HeldOut, Quality, generator, labelled_rows, mean_length
 from nearkin.similarity import BilinearSimilarity
 
@@ -165,7 +166,7 @@ def take_steps(M: Array, X: Array, V: Array, C: float) -> Steps:
     return Steps(taus, losses)
 
 
-@_jit
+@jit
 def _sizes(margins, later, C, taus, losses):  # type: ignore[no-untyped-def]
     """How far each step of a block goes, given those before it."""
     for b in range(len(margins)):

@@ -43,9 +43,7 @@ class Settings:
         "random", "Of the rows: random, given, or local (neighbours together; large data).",
         "Learner",
     )  # fmt: skip
-    rounded: bool = _option(
-        False, "Choose neighbours by rows rounded to bytes; large data.", "Learner"
-    )
+    rounded: bool = _option(False, "Compare by rows rounded to bytes; large data.", "Learner")
     hub_limit: float = _option(10.0, "Times the usual number of lists that make a hub.", "Learner")
     tol: float = _option(1e-3, "Stop when the loss falls by less; 0 runs all epochs.", "Learner")
     early_stopping: bool = _option(False, "Keep the epoch best on held-out rows.", "Learner")
@@ -172,7 +170,7 @@ class Settings:
         learner: Any = nearkin.SLNE(
             n_neighbors=final.n_neighbors or 1, margin=self.margin, step_size=self.step_size,
             max_epochs=self.epochs, rule=final.rule, batch_size=self.batch_size,
-            shuffle=ORDERS.get(self.order, self.order), rounded=self.rounded,
+            shuffle=ORDERS.get(self.order, self.order), rounded=self.rounded or "auto",
             hub_limit=self.hub_limit, symmetric=self.symmetric, rank=self.rank, psd=self.psd,
             normalize=self.normalize, tol=self.tol, temperature=self.temperature,
             index=self.index, early_stopping=self.early_stopping,
