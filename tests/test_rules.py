@@ -20,7 +20,7 @@ def test_rule(rule, targets, impostors, margin, u):
     targets, impostors = np.array(targets, np.float32), np.array(impostors, np.float32)
     together = np.concatenate([targets, impostors])
     c = np.empty(len(together), np.float32)
-    loss = apply_rule(RULES[rule], together, len(targets), margin, 0.3, u, c)
+    loss = apply_rule(RULES[rule], together, np.int32(len(targets)), margin, 0.3, u, c)
     ct, ci, expected = oracle.weights(
         rule, targets.astype(float), impostors.astype(float), margin, 0.3, u
     )
@@ -36,7 +36,7 @@ def test_all_pairs_of_a_hub():
     rng = np.random.default_rng(0)
     together = rng.integers(-500, 500, 2_100).astype(np.float32) / 256  # with equal ones
     c = np.zeros(2_100, np.float32)
-    loss = apply_rule(RULES["all"], together, 900, 0.25, 1.0, 0.0, c)
+    loss = apply_rule(RULES["all"], together, np.int32(900), 0.25, 1.0, 0.0, c)
     assert MANY < 900 * 1_200
     ct, ci, expected = oracle.weights("all", *np.split(together.astype(float), [900]), 0.25, 1, 0)
     assert loss == pytest.approx(expected, rel=1e-5)

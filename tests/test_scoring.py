@@ -15,6 +15,7 @@ from nearkin._rules import EXTREME_RULES, RULES
 from nearkin._scoring import score
 from nearkin._team import Member
 from nearkin._threads import limited
+from nearkin._vectors import read_only
 from nearkin.neighbors import nearest
 from samples import blobs
 
@@ -42,6 +43,7 @@ def test_no_product_is_further_off_than_the_doubt(n, dims, exponent, seed):
 
 
 def scored(X, rows, near, n_targets, lowest, q, offsets, members):
+    X, near, n_targets = read_only(X), read_only(near), np.int32(n_targets)  # as in a walk
     scores = np.empty(len(near), np.float32)
     words = np.zeros(rows.codes.shape[1], np.int16)
     for number in range(members):

@@ -4,6 +4,7 @@ Arrays and scalars in, arrays out. Everything here releases the GIL; threads are
 each with rows of its own.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from nearkin._blas import multiply_into
 from nearkin._rules import RULES, apply_rule
 from nearkin._threads import in_threads
-from nearkin._vectors import dot, jit
+from nearkin._vectors import copy, dot, jit, read_only
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 ALL = RULES["all"]
@@ -78,12 +79,14 @@ def _smallest(D, offsets, columns, out, lo, hi):  # type: ignore[no-untyped-def]
         # As many lanes as are wanted hold a value up to here, so no wanted value lies above.
         limit = np.float32(np.inf)
         if wanted < len(lowest):
-            limit = np.partition(lowest, wanted - 1)[wanted - 1]
+            copy(values, lowest)
+            limit = _nth_smallest(values[: len(lowest)], wanted - 1)
         found = _up_to(limit, D[i], offsets, lowest, places, values)
         if found > 4 * wanted:  # many equal ones: do not sort them all
             found = _first_of(wanted, found, places, values)
         order = np.argsort(values[:found])[:wanted]
-        columns[i], out[i] = places[order], values[order]
+        for rank in range(len(order)):
+            columns[i, rank], out[i, rank] = places[order[rank]], values[order[rank]]
 
 
 @jit
@@ -117,7 +120,10 @@ def _up_to(limit, row, offsets, lowest, places, values):  # type: ignore[no-unty
 @jit
 def _first_of(wanted, found, places, values):  # type: ignore[no-untyped-def]
     """Move as many values as are wanted to the front, none of them larger than one left out."""
-    limit = np.partition(values[:found], wanted - 1)[wanted - 1]
+    finite = np.empty(found, np.float32)
+    for m in range(found):
+        finite[m] = np.inf if np.isnan(values[m]) else values[m]
+    limit = _nth_smallest(finite, wanted - 1)
     room = wanted
     for m in range(found):
         room -= values[m] < limit
@@ -129,6 +135,26 @@ def _first_of(wanted, found, places, values):  # type: ignore[no-untyped-def]
             kept += 1
             room -= equal
     return kept
+
+
+@jit
+def _nth_smallest(values, n):  # type: ignore[no-untyped-def]
+    """By Hoare's selection, which changes the order; numpy's takes eight seconds to compile."""
+    lo, hi = 0, len(values) - 1
+    while lo < hi:
+        pivot, i, j = values[(lo + hi) // 2], lo, hi
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i, j = i + 1, j - 1
+        if j < n < i:
+            break
+        lo, hi = (lo, j) if n <= j else (i, hi)
+    return values[n]
 
 
 @jit
@@ -165,6 +191,7 @@ def edge_scores(
 ) -> NDArray[np.float32]:
     """Similarity of the two ends of every edge, in the order of the graph's `indices`."""
     out = np.empty(len(graph[1]), np.float32)
+    X = read_only(X)
     for first in range(0, len(X), SCORE_ROWS):
         Q = np.empty_like(X[first : first + SCORE_ROWS])
         multiply_into(Q, X[first : first + SCORE_ROWS], M)
@@ -186,15 +213,22 @@ def pair_scores(
 
     ``-1`` in `indices` gives ``-inf``. Memory: the result alone.
     """
-    out = np.empty(indices.shape, np.float32)
-    in_threads(lambda lo, hi: _pair_scores(Q, Z, indices, out, lo, hi), len(indices))
-    return out
+    return _of_pairs(_pair_scores, Q, Z, indices)
 
 
 def pair_squared_distances(
     Q: NDArray[np.float32], Z: NDArray[np.float32], indices: NDArray[np.int32]
 ) -> NDArray[np.float32]:
     """Squared distances, in the manner of `pair_scores`; ``-1`` gives infinity."""
+    return _of_pairs(_pair_squared_distances, Q, Z, indices)
+
+
+def _of_pairs(
+    fill: Callable[..., None],
+    Q: NDArray[np.float32],
+    Z: NDArray[np.float32],
+    indices: NDArray[np.int32],
+) -> NDArray[np.float32]:
     out = np.empty(indices.shape, np.float32)
-    in_threads(lambda lo, hi: _pair_squared_distances(Q, Z, indices, out, lo, hi), len(indices))
+    in_threads(partial(fill, read_only(Q), read_only(Z), read_only(indices), out), len(indices))
     return out

@@ -16,7 +16,7 @@ from nearkin._rounded import no_rows, rounded
 from nearkin._rules import EXTREME_RULES, RANDOM_RULES, RULES
 from nearkin._team import together
 from nearkin._threads import in_threads, n_threads
-from nearkin._vectors import CACHE
+from nearkin._vectors import CACHE, read_only
 from nearkin._walk import walk
 from nearkin.neighborhoods import Neighborhoods
 
@@ -98,6 +98,7 @@ class Learner:
 
     def __post_init__(self) -> None:
         s, D = self.settings, self.X.shape[1]
+        self.X = read_only(self.X)
         self.exact = s.batch_size == 1
         self.rounded = rounded(self.X) if s.rounded else no_rows()
         self.kept_norm = float(np.linalg.norm(self.matrix))

@@ -160,8 +160,9 @@ def _softmax(scores, n_targets, temperature, c):  # type: ignore[no-untyped-def]
     share_t = math.exp((top_target - top) / temperature)
     share_i = math.exp((top_impostor - top) / temperature)
     everyone = share_t * targets + share_i * impostors
-    c[:n_targets] *= np.float32(1 / targets - share_t / everyone)
-    c[n_targets:] *= np.float32(-share_i / everyone)
+    of_targets, of_impostors = 1 / targets - share_t / everyone, -share_i / everyone
+    for m in range(len(c)):
+        c[m] *= of_targets if m < n_targets else of_impostors
     loss = (top - top_target) / temperature + math.log(everyone) - math.log(targets)
     return max(temperature * loss, 0.0)
 

@@ -1,15 +1,33 @@
-"""Products and sums of rows, and rows that are asked for before they are read; compiled."""
+"""Products and sums of rows, and rows that are asked for before they are read; compiled.
+
+Compiling takes seconds, once on every machine. Two habits keep them few: arrays that are only read
+come as `read_only`, so that a map and an array need one version of the code; and parts of arrays
+are copied by `copy`, since ``a[:] = b`` brings the text of its error along, which takes two seconds
+for itself.
+"""
+
+from typing import TypeVar
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from nearkin._intrinsics import prefetch
+
+T = TypeVar("T", bound=np.generic)
 
 EARLY = 4_000  # bytes that are on their way while a row is read; measured for rows of 128 to 4,000
 CACHE = 8 << 20  # bytes; fewer are at hand without asking
 
 # Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
 jit = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+
+
+def read_only(array: NDArray[T]) -> NDArray[T]:
+    """The same numbers, a plain array that cannot be written to."""
+    view = np.asarray(array)[:]
+    view.flags.writeable = False
+    return view
 
 
 @jit
@@ -26,6 +44,13 @@ def add_scaled(out, scale, row):  # type: ignore[no-untyped-def]
     """``out += scale · row``."""
     for d in range(len(out)):
         out[d] += scale * row[d]
+
+
+@jit
+def copy(out, row):  # type: ignore[no-untyped-def]
+    """``out[:] = row``."""
+    for d in range(len(out)):
+        out[d] = row[d]
 
 
 @jit

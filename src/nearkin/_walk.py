@@ -19,7 +19,7 @@ from nearkin._rounded import add_rounded
 from nearkin._rules import apply_rule, lowest_of
 from nearkin._scoring import score
 from nearkin._team import meet, share
-from nearkin._vectors import add_scaled, ask_for, dot, early, jit
+from nearkin._vectors import add_scaled, ask_for, copy, dot, early, jit
 
 FEW = 16  # rows that a step adds up as they are; of more, rounding averages out
 
@@ -108,20 +108,20 @@ def _add_up(X, rounded, near, c, mine, v, sums):  # type: ignore[no-untyped-def]
         add_rounded(v, c, rounded, near, mine.start, mine.stop)
         return
     ahead = early(X)
-    sums[:] = v[mine]
+    copy(sums, v[mine])
     for n in range(-ahead, len(near)):
         if ahead > 0 and n + ahead < len(near) and c[n + ahead] != 0:
             ask_for(X[near[n + ahead], mine])
         if n >= 0 and c[n] != 0:
             add_scaled(sums, c[n], X[near[n], mine])
-    v[mine] = sums
+    copy(v[mine], sums)
 
 
 @jit
 def _catch_up(q, lo, b, XB, G, V, w, symmetric, mine, sums):  # type: ignore[no-untyped-def]
     """Bring a part of ``q = x_bᵀM`` up to date with the steps taken since row `lo`."""
     half = np.float32(0.5)
-    sums[:] = q[mine]
+    copy(sums, q[mine])
     for a in range(lo, b):
         if w[a] == 0:
             continue
@@ -130,7 +130,7 @@ def _catch_up(q, lo, b, XB, G, V, w, symmetric, mine, sums):  # type: ignore[no-
             add_scaled(sums, half * w[a] * dot(XB[b], V[a]), XB[a, mine])
         else:
             add_scaled(sums, w[a] * G[b, a], V[a, mine])
-    q[mine] = sums
+    copy(q[mine], sums)
 
 
 @jit

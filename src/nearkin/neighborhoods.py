@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin._threads import in_threads
+from nearkin._vectors import copy, read_only
 
 # An (n, k) integer array, or a scipy CSR graph (whose types scipy does not publish).
 NeighborLists: TypeAlias = Any
@@ -45,7 +46,7 @@ class Neighborhoods:
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
         """The three arrays, as compiled code takes them."""
-        return self.indptr, self.indices, self.n_targets
+        return read_only(self.indptr), read_only(self.indices), read_only(self.n_targets)
 
     @property
     def degrees(self) -> NDArray[np.int64]:
@@ -97,8 +98,9 @@ def neighborhoods(
     if isinstance(neighbors, Neighborhoods) and len(neighbors.n_targets) == n and held is None:
         return neighbors
     indptr, indices = check_lists(neighbors, n)
-    held = np.zeros(n, bool) if held is None else held
-    codes = np.ascontiguousarray(labels, np.int64)
+    indptr, indices = read_only(indptr.astype(np.int64, copy=False)), read_only(indices)
+    held = read_only(np.zeros(n, bool) if held is None else held)
+    codes = read_only(np.ascontiguousarray(labels, np.int64))
     named = _times_named(indptr, indices, held)
     last_rank, n_hubs = _hubs(indptr, indices, held, named, hub_limit)
     back = _transposed(indptr, indices, held, named, last_rank)
@@ -182,7 +184,8 @@ def _times_named(indptr, indices, held):  # type: ignore[no-untyped-def]
 def _places(indptr, indices, held, hubs, longest):  # type: ignore[no-untyped-def]
     """How often each hub is named at each place of a list."""
     number = np.full(len(held), -1, np.int64)
-    number[hubs] = np.arange(len(hubs))
+    for h in range(len(hubs)):
+        number[hubs[h]] = h
     places = np.zeros((len(hubs), longest), np.int32)
     for i in range(len(held)):
         if not held[i]:
@@ -197,7 +200,7 @@ def _places(indptr, indices, held, hubs, longest):  # type: ignore[no-untyped-de
 def _transposed(indptr, indices, held, named, last_rank):  # type: ignore[no-untyped-def]
     """Who names each row, in ascending order."""
     t_indptr = np.zeros(len(named) + 1, np.int64)
-    t_indptr[1:] = np.cumsum(named)
+    copy(t_indptr[1:], np.cumsum(named))
     t_indices, at = np.empty(t_indptr[-1], np.int32), t_indptr[:-1].copy()
     for i in range(len(held)):
         if not held[i]:
