@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint setup clean
+.PHONY: demo test lint compiled setup clean
 
 setup: .venv/ready
 
@@ -23,8 +23,13 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# While the linters read, everything is compiled, once for all the processes that tests start.
+test: setup
+	$(MAKE) --jobs=2 lint compiled
 	$(BIN)/python -m pytest -n 2
+
+compiled: setup
+	$(BIN)/python tests/cli/server.py < /dev/null
 
 clean:
 	rm -rf .venv demo build dist

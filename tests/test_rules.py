@@ -48,7 +48,7 @@ def test_uniform_draws_every_violating_pair_equally_often():
     seen = {}
     for u in np.linspace(0, 1, 4_000, endpoint=False):
         c = np.empty(5, np.float32)
-        apply_rule(RULES["uniform"], together, 2, 0.05, 1.0, u, c)
+        apply_rule(RULES["uniform"], together, np.int32(2), 0.05, 1.0, u, c)
         seen[int(c.argmax()), int(c.argmin())] = seen.get((int(c.argmax()), int(c.argmin())), 0) + 1
     assert set(seen) == {(1, 2), (1, 4)}
     assert max(seen.values()) - min(seen.values()) <= 2

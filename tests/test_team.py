@@ -24,7 +24,7 @@ def worth(monkeypatch):
     list(itertools.product(RULES, [False, True], [False, True], [False, True])),
 )
 def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, normalize, rounded):
-    X, y = blobs(n=300, dims=257, spread=2)  # neither they nor their five lines can be divided
+    X, y = blobs(n=100, dims=257, spread=2)  # neither they nor their five lines can be divided
     lists = nearest(X, 20)[0]
 
     def learned(threads):

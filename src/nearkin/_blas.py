@@ -14,12 +14,13 @@ So BLAS itself runs single-threaded here, called without the GIL, one panel a ca
 import ctypes
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from threading import Lock
 
 import numpy as np
 from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from nearkin._threads import in_parallel
 
@@ -34,6 +35,12 @@ _sgemm = ctypes.CFUNCTYPE(
 )(get_cython_function_address("scipy.linalg.cython_blas", "sgemm"))  # fmt: skip
 
 
+@cache  # looking through all that a process has loaded takes 5 ms
+def _libraries() -> ThreadpoolController:
+    """The BLAS of numpy and scipy."""
+    return ThreadpoolController().select(user_api="blas")
+
+
 class _Serial:
     """The limit is the process's: the first to ask sets it, the last to leave takes it back."""
 
@@ -43,7 +50,7 @@ class _Serial:
     def enter(self) -> None:
         with self.lock:
             if self.users == 0:
-                self.limit.enter_context(threadpool_limits(limits=1, user_api="blas"))
+                self.limit.enter_context(_libraries().limit(limits=1))
             self.users += 1
 
     def leave(self) -> None:

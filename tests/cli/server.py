@@ -29,15 +29,15 @@ def main():
 
 
 def warm():
-    """Load the compiled code of learning, which starts no threads; children inherit it."""
+    """Load the compiled code of learning, on too few rows for threads; children inherit it."""
     import numpy as np
 
     from nearkin.slne import SLNE
 
-    X, near = np.eye(8, dtype=np.float32), np.array([[(i + 1) % 8, (i + 2) % 8] for i in range(8)])
-    for rule in ("softmax", "hardest"):
-        model = SLNE(n_neighbors=2, rule=rule, max_epochs=1, random_state=0)
-        model.fit(X, np.arange(8) % 2, neighbors=near).neighbor_scores(X, X, near.astype(np.int32))
+    X, y = np.eye(8, dtype=np.float32), np.arange(8) % 2
+    model = SLNE(n_neighbors=2, max_epochs=1, random_state=0).fit(X, y)
+    model.objective(X, y)
+    model.neighbor_scores(X, X, np.zeros((8, 2), np.int32))
 
 
 def run(arguments, out, err, cwd=None, place=None, limit=None):

@@ -44,23 +44,24 @@ def test_every_command_has_an_example():
         assert f"Example: nearkin {name}" in " ".join(result.stdout.split())
 
 
-def test_every_command_as_installed(pictures, tmp_path):
-    """One after the other on the same files, each from a cold start."""
+def test_every_command_on_the_same_files(pictures, tmp_path):
+    """One after the other; those that make something as installed, from a cold start."""
     features, near, model = (tmp_path / name for name in ("f.npy", "n.npz", "m.safetensors"))
     encoder = tmp_path / "f.encoder.safetensors"
-    for arguments in (
-        ["features", pictures / "stripes", "--words", 16, "--out", features],
-        ["neighbors", features, "--k", 10, "--out", near],
-        ["train", features, "--n-neighbors", 10, "--no-preprocess", "--neighbors", near,
-         "--out", model],
-        ["evaluate", model, pictures / "more", "--encoder", encoder],
-        ["classify", model, pictures / "more", "--encoder", encoder],
-        ["search", model, pictures / "more", "--encoder", encoder, "--n", 2],
-        ["info", model],
-        ["plan", 1000, 10, 5],
-        ["run", features, "--out", tmp_path / "run", "--baselines", "none", "--epochs", 2],
+    for call, arguments in (
+        (script, ["features", pictures / "stripes", "--words", 16, "--out", features]),
+        (nearkin, ["neighbors", features, "--k", 10, "--out", near]),
+        (script, ["train", features, "--n-neighbors", 10, "--no-preprocess", "--neighbors", near,
+                  "--out", model]),
+        (nearkin, ["evaluate", model, pictures / "more", "--encoder", encoder]),
+        (script, ["classify", model, pictures / "more", "--encoder", encoder]),
+        (nearkin, ["search", model, pictures / "more", "--encoder", encoder, "--n", 2]),
+        (nearkin, ["info", model]),
+        (nearkin, ["plan", 1000, 10, 5]),
+        (script, ["run", features, "--out", tmp_path / "run", "--baselines", "none",
+                  "--epochs", 2]),
     ):  # fmt: skip
-        result = script(*arguments, "--json")
+        result = call(*arguments, "--json")
         assert result.returncode == 0, (arguments[0], result.stderr)
         assert json.loads(result.stdout)
 
