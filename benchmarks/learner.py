@@ -5,9 +5,10 @@ Command: ``python benchmarks/learner.py`` (about five minutes on two cores).
 The naive form is numpy, float32, all BLAS threads, the same neighbourhoods and the same order of
 rows: a vector-matrix product, the scores, and a rank-one update of M. Rows are drawn around random
 centres; those of the last table, the cost per row, are `made_up.py`'s. Neighbours are exact up to
-100,000 rows. GB/s counts the gathered rows, GFLOP/s the matrix products; "limit" is the time that
-products at their peak and a random gather on all cores would take one after the other, as a share
-of the time it took.
+100,000 rows. "bytes" are those of a number that is compared: where it is 1, rows themselves are
+compared only where bytes leave a doubt. GB/s counts what is gathered to be compared, without these;
+GFLOP/s the matrix products; "limit" is the time that products at their peak and a random gather from
+as large an array on all cores would take one after the other, as a share of the time it took.
 """
 
 import argparse
@@ -76,7 +77,8 @@ def naive_per_second(X, hoods, made, rows_wanted):
 
 def compare(n):
     print(f"reading in order {machine.copy_bandwidth() / 1e9:.1f} GB/s (one core)")
-    print("   D    k degree   naive/s    exact/s  ratio  GFLOP/s (of peak)  GB/s (of gather) limit")
+    print("   D    k degree bytes  naive/s    exact/s  ratio  GFLOP/s (of peak)  GB/s (of gather)"
+          " limit")  # fmt: skip
     for D, k in CASES:
         X, y = clustered(n if D < 3_000 else n // 2, D)
         hoods = neighborhoods(nearest(X, k)[0], y)
@@ -88,9 +90,12 @@ def compare(n):
         degree = hoods.degrees.mean()
         # Twice D² for the scores of a row, and once more for its step, if it takes one.
         flops = fast * 2 * D * D * (1 + stepped) / peak
-        traffic = fast * degree * D * 4
-        gathered = traffic / machine.gather_bandwidth(D)
-        print(f"{D:>4} {k:>4} {degree:>6.0f} {slow:>9.0f} {fast:>10.0f} {fast / slow:>6.1f}"
+        compared = made.rounded.codes if len(made.rounded.codes) else X
+        traffic = fast * degree * compared[0].nbytes
+        gather = machine.gather_bandwidth(compared[0].nbytes // 4, compared.nbytes >> 20)
+        gathered = traffic / gather
+        print(f"{D:>4} {k:>4} {degree:>6.0f} {compared.itemsize:>5}"
+              f" {slow:>8.0f} {fast:>10.0f} {fast / slow:>6.1f}"
               f" {flops * peak / 1e9:>8.0f} ({flops:>4.0%}) {traffic / 1e9:>11.1f}"
               f" ({gathered:>4.0%}) {flops + gathered:>9.0%}", flush=True)  # fmt: skip
 
