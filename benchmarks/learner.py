@@ -7,12 +7,13 @@ rows: a vector-matrix product, the scores, and a rank-one update of M. Rows are 
 centres; those of the last table, the cost per row, are `made_up.py`'s. Neighbours are exact up to
 100,000 rows. "bytes" are those of a number that is compared: where it is 1, rows themselves are
 compared only where bytes leave a doubt. GB/s counts what is gathered to be compared, without these;
-GFLOP/s the matrix products; "limit" is the time that products at their peak and a random gather from
-as large an array on all cores would take one after the other, as a share of the time it took.
+GFLOP/s the matrix products; "limit" is the time that products at their peak and a random gather
+from as large an array on all cores would take one after the other, as a share of the time it took.
 """
 
 import argparse
 import time
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,12 @@ from nearkin.experiments.watching import Watch, give_back
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 
+ORDERS: dict[str, dict[str, Any]] = {
+    "random, float32": {"rounded": False},
+    "local, float32": {"rounded": False, "shuffle": "local"},
+    "random, bytes": {"rounded": True},
+    "local, bytes": {"rounded": True, "shuffle": "local"},
+}
 CASES = [(1_000, 50), (3_000, 50), (1_000, 500), (100, 500), (100, 50)]
 
 
@@ -45,34 +52,32 @@ def naive(X, hoods, M, rows, steps, margin):
             M += rho * np.outer(x, X[near[j]] - X[near[m]])
 
 
-def learner(X, hoods, shuffle=True):
-    model = SLNE(shuffle=shuffle, random_state=0)
+def learner(X, hoods, **settings):
+    model = SLNE(random_state=0, **settings)
     model.scale_ = 1.0
     return model._learner(X, hoods, 0)
 
 
-def steps_per_second(made: Learner, rows_wanted: int) -> tuple[float, float]:
-    """Rows visited a second, and the share of them that took a step; the best of ten runs."""
+def one_run(made: Learner, rows_wanted: int) -> tuple[float, float]:
+    """Seconds a row of an epoch's first steps from the identity, and the share that took one."""
     rows, steps, draws = made._schedule()
-    rows_wanted, start = min(rows_wanted, len(rows)), made.matrix.copy()
-    times = []
+    rows_wanted, violations = min(rows_wanted, len(rows)), 0
+    made.matrix[:] = np.eye(len(made.matrix))
     with serial_blas():
-        for _ in range(10):
-            made.matrix[:], violations = start, 0  # each time the same steps
-            began = time.perf_counter()
-            for lo in range(0, rows_wanted, made.stretch):
-                part = slice(lo, min(lo + made.stretch, rows_wanted))
-                violations += made.take(rows[part], steps[part], draws[part])[0]
-            times.append(time.perf_counter() - began)
-    return rows_wanted / min(times), violations / rows_wanted
+        began = time.perf_counter()
+        for lo in range(0, rows_wanted, made.stretch):
+            part = slice(lo, min(lo + made.stretch, rows_wanted))
+            violations += made.take(rows[part], steps[part], draws[part])[0]
+        return (time.perf_counter() - began) / rows_wanted, violations / rows_wanted
 
 
-def naive_per_second(X, hoods, made, rows_wanted):
+def one_naive_run(X, hoods, made: Learner, rows_wanted: int) -> float:
+    """Seconds a row of the same steps."""
     rows, steps, _ = made._schedule()
     M = np.eye(X.shape[1], dtype=np.float32)
-    naive(X, hoods, M, rows[:10], steps, 0.02)
-    seconds = machine.best_of(lambda: naive(X, hoods, M, rows[:rows_wanted], steps, 0.02), 10)
-    return rows_wanted / seconds
+    began = time.perf_counter()
+    naive(X, hoods, M, rows[:rows_wanted], steps, 0.02)
+    return (time.perf_counter() - began) / rows_wanted
 
 
 def compare(n):
@@ -84,9 +89,13 @@ def compare(n):
         hoods = neighborhoods(nearest(X, k)[0], y)
         made = learner(X, hoods)
         peak = machine.product_peak()  # each time: the machine is not always equally quick
-        fast, stepped = steps_per_second(made, 4_096)
+        naive_rows = 200 if D < 3_000 else 40
+        runs = [  # in turns, each time the same steps
+            (*one_run(made, 4_096), one_naive_run(X, hoods, made, naive_rows)) for _ in range(10)
+        ]
         peak = max(peak, machine.product_peak())
-        slow = naive_per_second(X, hoods, made, 200 if D < 3_000 else 40)
+        seconds, (stepped, *_), naive_seconds = zip(*runs)
+        fast, slow = 1 / min(seconds), 1 / min(naive_seconds)
         degree = hoods.degrees.mean()
         # Twice D² for the scores of a row, and once more for its step, if it takes one.
         flops = fast * 2 * D * D * (1 + stepped) / peak
@@ -100,16 +109,22 @@ def compare(n):
               f" ({gathered:>4.0%}) {flops + gathered:>9.0%}", flush=True)  # fmt: skip
 
 
-def growth(k=50, D=256, classes=100):
-    print(f"\ncost per row against the number of rows, D={D}, k={k}: µs a row, rows in random order"
-          " and neighbours together")  # fmt: skip
+def growth(k=50, D=256, classes=100, rounds=10):
+    """All sizes and settings take turns: a slow minute of the machine is a minute of all."""
+    print(f"\ncost per row against the number of rows, D={D}, k={k}: µs a row, the best (and the"
+          f" median) of {rounds} runs")  # fmt: skip
+    print("    rows   X, MiB degree" + "".join(f"{name:>25}" for name in ORDERS))
+    made = {}
     for n in (10_000, 50_000, 200_000):
         X, y = World(D, classes).sample(n)
         hoods = neighborhoods(nearest(X, k)[0], y)
-        speeds = [steps_per_second(learner(X, hoods, order), 8_192)[0] for order in (True, "local")]
-        random, local = (1e6 / speed for speed in speeds)
-        print(f"{n:>8} rows: {random:6.1f} {local:6.1f}   X {X.nbytes >> 20} MiB, "
-              f"degree {hoods.degrees.mean():.0f}", flush=True)  # fmt: skip
+        made[n] = [learner(X, hoods, **settings) for settings in ORDERS.values()]
+    turns = [{n: [one_run(m, 8_192)[0] for m in made[n]] for n in made} for _ in range(rounds)]
+    for n, (first, *_) in made.items():
+        times = 1e6 * np.array([turn[n] for turn in turns])
+        print(f"{n:>8} {first.X.nbytes >> 20:>8} {first.hoods.degrees.mean():>6.0f}"
+              + "".join(f"{low:>16.1f} ({middle:>6.1f})" for low, middle in
+                        zip(times.min(axis=0), np.median(times, axis=0))))  # fmt: skip
 
 
 def memory(n=60_000, D=500, k=50):
