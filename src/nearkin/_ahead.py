@@ -22,6 +22,7 @@ from nearkin._threads import meanwhile
 PANEL = 256  # columns of M a task; its part of M stays in the cache from update to product
 
 Array = NDArray[np.float32]
+Steps = tuple[Array, Array]  # rows times the weights of their steps, and the directions
 Visit = Callable[[Block, Callable[[], int]], tuple[int, float, float]]
 
 
@@ -31,38 +32,44 @@ def take_ahead(M: Array, blocks: Iterator[Block], visit: Visit) -> tuple[int, fl
     A visit is given the block and a function that tells how many threads are free to make it.
     """
     violations, loss = 0, 0.0
-    before, block = None, next(blocks, None)
+    block, coming = next(blocks, None), next(blocks, None)
+    steps: Steps | None = None  # of the block before
     if block is not None:
         multiply_into(block.Q, block.XB, M)
         block.fill_products()
     while block is not None:
-        coming = next(blocks, None)
-        tasks = _tasks(M, before, coming)
-        if coming is not None:
-            across = np.empty((len(coming), len(block)), np.float32)
-            tasks.append(partial(coming.products_with, block, across))
-        v, lost, _ = meanwhile(partial(visit, block), tasks)
+        visited = partial(_visited, block, blocks, visit)
+        (v, lost, _), after, taken = meanwhile(visited, _tasks(M, steps, block, coming))
         violations, loss = violations + v, loss + lost
-        if coming is not None:
-            block.add_steps(coming, across)
-        before, block = block, coming
-    if before is not None:
-        multiply_into(M, *before.stepped(), keep=1, left_transposed=True)
+        steps, block, coming = taken, coming, after
+    if steps is not None:
+        multiply_into(M, *steps, keep=1, left_transposed=True)
     return violations, loss
 
 
-def _tasks(M: Array, before: Block | None, coming: Block | None) -> list[Callable[[], object]]:
-    """The products that can be done while the block between the two is being visited."""
-    weighted, V = before.stepped() if before is not None else (None, None)
+def _visited(
+    block: Block, blocks: Iterator[Block], visit: Visit, threads: Callable[[], int]
+) -> tuple[tuple[int, float, float], Block | None, Steps]:
+    """Visit a block, and prepare what can be while others are at their products."""
+    result = visit(block, threads)
+    block.earlier = None  # its steps are in Q now; a block would keep all before it
+    return result, next(blocks, None), block.stepped()
+
+
+def _tasks(
+    M: Array, steps: Steps | None, block: Block, coming: Block | None
+) -> list[Callable[[], object]]:
+    """The products that can be done while a block is being visited."""
 
     def panel(lo: int) -> None:
         part = M[:, lo : lo + PANEL]
-        if weighted is not None and V is not None:
+        if steps is not None:
+            weighted, V = steps
             multiply_into(part, weighted, V[:, lo : lo + PANEL], keep=1, left_transposed=True)
         if coming is not None:
             multiply_into(coming.Q[:, lo : lo + PANEL], coming.XB, part)
 
     tasks: list[Callable[[], object]] = [partial(panel, lo) for lo in range(0, len(M), PANEL)]
     if coming is not None:
-        tasks.append(coming.fill_products)
+        tasks += [coming.fill_products, partial(coming.follow, block)]
     return tasks

@@ -1,5 +1,6 @@
 """A block: rows that take their steps one after the other between two matrix products."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from nearkin._blas import multiply_into
 # Measured (benchmarks/learner.py): larger blocks spread the traffic over M, against more products
 # of rows with each other.
 BLOCK = 256
+# Larger strides spread the cost of entering compiled code, against more corrections per row.
+STRIDE = 64
 MOST = 0.8  # of a block's rows; where fewer took a step, copying these out is worth it
 
 Array = NDArray[np.float32]
@@ -21,7 +24,7 @@ class Block:
     Attributes
     ----------
     XB : the rows' vectors; rows, steps, draws : their numbers, step sizes and random numbers
-    Q : XB·M; G : XB·XBᵀ
+    Q : XB·M; G : XB·XBᵀ, up to its diagonal
     V, w : directions and weights of the steps, ``M += Σ_b w_b x_b v_bᵀ``
     """
 
@@ -31,19 +34,44 @@ class Block:
         self.XB, self.rows, self.steps, self.draws = XB, rows, steps, draws
         self.Q, self.V = np.empty_like(XB), np.empty_like(XB)
         self.w = np.zeros(len(XB), np.float32)
-        self.G = np.empty((0, 0), np.float32)
+        self.G = self.across = np.empty((0, 0), np.float32)
+        self.earlier: Block | None = None
 
     def __len__(self) -> int:
         return len(self.XB)
 
     def fill_products(self) -> None:
-        """Fill G, which exact steps need."""
+        """Fill what exact steps need of G: the products of each row with those before it."""
         self.G = np.empty((len(self), len(self)), np.float32)
-        self.products_with(self, self.G)
+        for lo, hi in self.strides:
+            multiply_into(self.G[lo:hi, :hi], self.XB[lo:hi], self.XB[:hi], right_transposed=True)
 
-    def products_with(self, other: "Block", out: Array) -> None:
-        """Fill `out` with the products of the rows with those of another block."""
-        multiply_into(out, self.XB, other.XB, right_transposed=True, panel=BLOCK // 2)
+    def follow(self, earlier: "Block") -> None:
+        """Note that Q lacks the steps of an earlier block, and what it takes to add them."""
+        self.earlier, self.across = earlier, np.empty((len(self), len(earlier)), np.float32)
+        multiply_into(self.across, self.XB, earlier.XB, right_transposed=True)
+
+    @property
+    def strides(self) -> Iterator[tuple[int, int]]:
+        """Rows that catch up with those before them at once."""
+        for lo in range(0, len(self), STRIDE):
+            yield lo, min(lo + STRIDE, len(self))
+
+    def catch_up(self, lo: int, hi: int, symmetric: bool) -> None:
+        """Add to ``Q[lo:hi]`` what the steps before `lo` changed: ``w_a (x_b·x_a) v_a`` each."""
+        Q = self.Q[lo:hi]
+        if self.earlier is not None:
+            took, V, w = self.earlier.took, self.earlier.V, self.earlier.w
+            weights = np.ascontiguousarray(self.across[lo:hi, took] * w[took])
+            multiply_into(Q, weights, V[took], keep=1)
+        if lo == 0:
+            return
+        V, w = self.V[:lo], self.w[:lo]
+        multiply_into(Q, self.G[lo:hi, :lo] * w, V, scale=0.5 if symmetric else 1.0, keep=1)
+        if symmetric:
+            along_v = np.empty((hi - lo, lo), np.float32)
+            multiply_into(along_v, self.XB[lo:hi], V, right_transposed=True)
+            multiply_into(Q, along_v * w, self.XB[:lo], scale=0.5, keep=1)
 
     @property
     def took(self) -> Any:
@@ -55,9 +83,3 @@ class Block:
         """The rows that took a step, times its weight, and its directions."""
         took = self.took
         return self.XB[took] * self.w[took, None], self.V[took]
-
-    def add_steps(self, coming: "Block", across: Array) -> None:
-        """Let a later block, whose products with this one are `across`, know of the steps here."""
-        took = self.took
-        weights = np.ascontiguousarray(across[:, took] * self.w[took])
-        multiply_into(coming.Q, weights, self.V[took], keep=1)

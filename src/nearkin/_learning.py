@@ -20,9 +20,6 @@ from nearkin._vectors import CACHE, read_only
 from nearkin._walk import walk
 from nearkin.neighborhoods import Neighborhoods
 
-# Measured (benchmarks/learner.py): larger strides spread the cost of entering compiled code,
-# against more corrections per row.
-STRIDE = 64
 # Matrix products ahead of the steps (`_ahead`) are worth their corrections from so many dimensions
 # on, and until reading the neighbours, in units of D² bytes, takes one thread much longer than the
 # products take another. Blocks are corrected by each other then, which is an argument for small
@@ -218,26 +215,12 @@ class Learner:
     def _in_order(self, block: Block, threads: Callable[[], int]) -> tuple[int, float, float]:
         """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
         violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
-        for lo in range(0, len(block), STRIDE):
-            hi = min(lo + STRIDE, len(block))
-            if lo:
-                self._catch_up(block, lo, hi)
+        for lo, hi in block.strides:
+            block.catch_up(lo, hi, self.settings.projection.symmetric)
             size = max(1, min(threads(), self.most_members))
             v, lost, alpha, norm2 = self._visit(block, lo, hi, alpha, norm2, size)
             violations, loss = violations + v, loss + lost
         return violations, loss, alpha
-
-    def _catch_up(self, block: Block, lo: int, hi: int) -> None:
-        """Add to Q[lo:hi] what the block's steps before `lo` changed."""
-        XB, Q, V, w = block.XB, block.Q[lo:hi], block.V[:lo], block.w[:lo]
-        weights = block.G[lo:hi, :lo] * w
-        if not self.settings.projection.symmetric:
-            multiply_into(Q, weights, V, keep=1)
-            return
-        along_v = np.empty((hi - lo, lo), np.float32)
-        multiply_into(along_v, XB[lo:hi], V, right_transposed=True)
-        multiply_into(Q, weights, V, scale=0.5, keep=1)
-        multiply_into(Q, along_v * w, XB[:lo], scale=0.5, keep=1)
 
     def _update(self, block: Block, alpha: float) -> None:
         """``M ← α (M + X_Bᵀ diag(w) V)``, symmetrised if asked, without a D×D temporary."""
