@@ -52,7 +52,7 @@ def _visited(
 ) -> tuple[tuple[int, float, float], Block | None, Steps]:
     """Visit a block, and prepare what can be while others are at their products."""
     result = visit(block, threads)
-    block.earlier = None  # its steps are in Q now; a block would keep all before it
+    block.forget()
     return result, next(blocks, None), block.stepped()
 
 

@@ -73,6 +73,10 @@ class Block:
             multiply_into(along_v, self.XB[lo:hi], V, right_transposed=True)
             multiply_into(Q, along_v * w, self.XB[:lo], scale=0.5, keep=1)
 
+    def forget(self) -> None:
+        """Drop what nobody needs after the visit; a block would keep all those before it."""
+        self.earlier, self.Q = None, np.empty((0, 0), np.float32)
+
     @property
     def took(self) -> Any:
         """Which rows took a step; all, where few did not."""

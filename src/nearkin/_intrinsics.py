@@ -18,28 +18,32 @@ give_way = types.ExternalFunction(
 
 
 @intrinsic
-def add_int32(_: Any, a: Any, b: Any) -> Any:
-    """``a + b`` in 32 bits, where numba would widen to 64."""
-    return types.int32(types.int32, types.int32), lambda c, builder, s, terms: builder.add(*terms)
-
-
-@intrinsic
-def product_sum(_: Any, words: Any, codes: Any, start: Any) -> Any:
-    """``Σ words[d]·codes[d]`` over the 64 places from `start` on; int16 times int8, in 32 bits.
+def product_sum(_: Any, words: Any, codes: Any) -> Any:
+    """``Σ words[d]·codes[d]``, int16 times int8, in 32 bits; of as many as make whole lines.
 
     Written out as vectors, for which processors have an instruction that multiplies and adds
-    pairs; left to itself the compiler finds it, too, but uses half of its width.
+    pairs; left to itself the compiler finds it, too, but uses half of its width. The sums of a
+    place stay in registers, and are added to each other once, at the end.
     """
 
     def total(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def vector(place: int, kind: Any) -> Any:
-            data = context.make_array(kind)(context, builder, arguments[place]).data
-            return _vector(builder, builder.gep(data, [arguments[2]]), kind.dtype.bitwidth)
+        kind = ir.VectorType(_WORD, LINE)
+        long, short = (
+            context.make_array(array)(context, builder, argument)
+            for array, argument in zip((words, codes), arguments)
+        )
+        sums = cgutils.alloca_once_value(builder, ir.Constant(kind, None))
+        end = builder.extract_value(short.shape, 0)
+        with cgutils.for_range_slice(builder, _LONG(0), end, _LONG(LINE), inc=True) as (start, _):
+            factors = (
+                _vector(builder, builder.gep(array.data, [start]), bits)
+                for array, bits in ((long, 16), (short, 8))
+            )
+            products = builder.mul(*factors, flags=("nsw",))
+            builder.store(builder.add(builder.load(sums), products), sums)
+        return _called(builder, f"llvm.vector.reduce.add.v{LINE}i32", _WORD, builder.load(sums))
 
-        products = builder.mul(vector(0, words), vector(1, codes), flags=("nsw",))
-        return _called(builder, f"llvm.vector.reduce.add.v{LINE}i32", _WORD, products)
-
-    return types.int32(words, codes, types.int64), total
+    return types.int32(words, codes), total
 
 
 @intrinsic

@@ -23,8 +23,7 @@ from nearkin.neighborhoods import Neighborhoods
 # Matrix products ahead of the steps (`_ahead`) are worth their corrections from so many dimensions
 # on, and until reading the neighbours, in units of D² bytes, takes one thread much longer than the
 # products take another. Blocks are corrected by each other then, which is an argument for small
-# ones, unless M is larger than a cache or others join in the visits, which takes them a while.
-# After so many of them M is whole again.
+# ones, unless M is larger than a cache. After so many of them M is whole again.
 AHEAD_DIMS, AHEAD_BYTES, AHEAD_LARGE, STRETCH = 3 * BLOCK, 1.0, 2_000, 32
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
 # than it saves.
@@ -105,8 +104,7 @@ class Learner:
         neighbours, numbers = WORTH_A_MEMBER
         self.most_members = int(min(degree / neighbours, degree * D / numbers))
         self.ahead = self._looks_ahead(degree)
-        small = self.ahead and D <= AHEAD_LARGE and self.most_members < 2
-        exact_rows = BLOCK // 2 if small else BLOCK
+        exact_rows = BLOCK // 2 if self.ahead and D <= AHEAD_LARGE else BLOCK
         self.block = min(exact_rows if self.exact else s.batch_size, len(self.X))
         self.stretch = self.block * (STRETCH if self.ahead else 1)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nearkin._intrinsics import LINE, add_int32, add_scaled_codes, product_sum
+from nearkin._intrinsics import LINE, add_scaled_codes, product_sum
 from nearkin._vectors import dot
 
 _LARGEST, _LARGEST_WORD, _LARGEST_SUM = 127, 2**15 - 1, 2**31 - 2**24
@@ -114,10 +114,7 @@ def doubt(q, worth, rounded):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def whole_dot(q, codes):  # type: ignore[no-untyped-def]
     """Inner product of a rounded query with a rounded row."""
-    total = np.int32(0)
-    for start in range(0, len(codes), LINE):
-        total = add_int32(total, product_sum(q, codes, start))
-    return total
+    return product_sum(q, codes)
 
 
 @njit(cache=True, nogil=True)
