@@ -1,75 +1,221 @@
-"""Matrix products while rows are visited: one thread begins to, the others look ahead first.
+"""Matrix products while rows are visited: some threads visit a block, the others look ahead.
 
-One thread begins to visit the rows of a block. Meanwhile the others bring M up to date with the
-block before and multiply it with the rows of the block to come; then they join in the visits. That
-block then lacks the steps of the one in between, which are added like those within a block,
+While block B is visited, the others bring M up to date with the block before and multiply it with
+the rows of the block to come; those who are through with their visits lend them a hand. What that
+product lacks, the steps of B, is added before the block's own visits, like those within a block,
 
     Q' += (X_B' X_Bᵀ) diag(w) V,
 
-so that every row still sees all steps before its own: Algorithm 1, exactly.
+so that every row still sees all steps before its own: Algorithm 1, exactly. A stretch of many
+blocks is one call of compiled code, in which threads meet after every block.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin._blas import multiply_into
-from nearkin._block import Block
-from nearkin._threads import meanwhile
+from nearkin._intrinsics import TILE_COLUMNS, TILE_ROWS, claim
+from nearkin._team import Member, meet, meeting_place, share, together
+from nearkin._tiles import add_product, multiply, pack, unpack
+from nearkin._vectors import jit
+from nearkin._walk import walk
 
-PANEL = 256  # columns of M a task; its part of M stays in the cache from update to product
+# A multiple of both sides of a tile. Measured: larger blocks mean more corrections a row.
+BLOCK = 48
 
 Array = NDArray[np.float32]
-Steps = tuple[Array, Array]  # rows times the weights of their steps, and the directions
-Visit = Callable[[Block, Callable[[], int]], tuple[int, float, float]]
 
 
-def take_ahead(M: Array, blocks: Iterator[Block], visit: Visit) -> tuple[int, float]:
-    """Visit the blocks in order; return the violations and the loss. `M` is whole at the end.
+class Room(NamedTuple):
+    """What a stretch works in. Of what belongs to a block there are as many as are in use at once.
 
-    A visit is given the block and a function that tells how many threads are free to make it.
+    `panels` are M; `slices` a block's rows, `columns` the same as right factors. `G` and `across`
+    are their products with each other and with the rows of the block before. `V` are the directions
+    of a block's steps; `took`, `weighted` and `along` its rows that took one, these rows times the
+    weights `w`, and the directions, packed. `shares` are the weights of steps in a correction.
     """
+
+    panels: Array
+    slices: Array
+    columns: Array
+    G: Array
+    across: Array
+    Q: Array
+    V: Array
+    w: Array
+    took: NDArray[np.int64]
+    weighted: Array
+    along: Array
+    shares: Array
+
+
+def make_room(dims: int) -> Room:
+    """Room for stretches of rows of so many dimensions."""
+    panels, parts, of_rows = -(-dims // TILE_COLUMNS), BLOCK // TILE_COLUMNS, -(-dims // TILE_ROWS)
+    slices, width = BLOCK // TILE_ROWS, panels * TILE_COLUMNS
+    shapes = {
+        "panels": (panels, of_rows * TILE_ROWS, TILE_COLUMNS),
+        "slices": (3, slices, dims, TILE_ROWS),
+        "columns": (3, parts, dims, TILE_COLUMNS),
+        "G": (2, BLOCK, BLOCK),
+        "across": (2, BLOCK, BLOCK),
+        "Q": (2, BLOCK, width),
+        "V": (BLOCK, width),
+        "w": (2, BLOCK),
+        "weighted": (2, of_rows, BLOCK, TILE_ROWS),
+        "along": (2, panels, BLOCK, TILE_COLUMNS),
+        "shares": (slices, BLOCK, TILE_ROWS),
+    }
+    made = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    return Room(took=np.zeros((2, BLOCK + 1), np.int64), **made)
+
+
+def take_ahead(
+    M: Array, room: Room, given: tuple[Any, ...], visits: tuple[Any, ...], threads: int,
+    visitors: int,
+) -> tuple[int, float]:  # fmt: skip
+    """Take the steps of some rows; return the number of violations and the summed loss.
+
+    `given` and `visits` are what `_walk.walk` wants to know of all rows, (X, rounded, graph,
+    offsets, scores, settings), and of those to visit, (rows, steps, draws). In the end `M` is whole.
+    """
+    pack(M, room.panels)
+    claims = np.zeros(-(-len(visits[0]) // BLOCK) + 3, np.int64)
+    met = meeting_place(visitors)
+
+    def work(member: Member) -> tuple[int, float]:
+        try:
+            visitor = Member(member.number, min(visitors, member.size), met)
+            return _stretch(room, given, visits, claims, member, visitor)
+        except BaseException:
+            met[visitors] = 1  # nobody waits for us
+            raise
+
+    result = together(work, threads)
+    unpack(M, room.panels)
+    return result
+
+
+@jit
+def _stretch(room, given, visits, claims, member, visitor):  # type: ignore[no-untyped-def]
+    """Stage s visits block s, adds the steps of s − 1 to M, and prepares s + 1 and s + 2."""
+    blocks = len(claims) - 3
     violations, loss = 0, 0.0
-    block, coming = next(blocks, None), next(blocks, None)
-    steps: Steps | None = None  # of the block before
-    if block is not None:
-        multiply_into(block.Q, block.XB, M)
-        block.fill_products()
-    while block is not None:
-        visited = partial(_visited, block, blocks, visit)
-        (v, lost, _), after, taken = meanwhile(visited, _tasks(M, steps, block, coming))
-        violations, loss = violations + v, loss + lost
-        steps, block, coming = taken, coming, after
-    if steps is not None:
-        multiply_into(M, *steps, keep=1, left_transposed=True)
+    for stage in range(-2, blocks + 1):
+        if 0 <= stage < blocks and visitor.number < visitor.size:
+            more, lost = _visit(room, stage, given, visits, visitor)
+            violations, loss = violations + more, loss + lost
+        _multiply(room, stage, blocks, given[0], visits[0], claims)
+        meet(member)
     return violations, loss
 
 
-def _visited(
-    block: Block, blocks: Iterator[Block], visit: Visit, threads: Callable[[], int]
-) -> tuple[tuple[int, float, float], Block | None, Steps]:
-    """Visit a block, and prepare what can be while others are at their products."""
-    result = visit(block, threads)
-    block.forget()
-    return result, next(blocks, None), block.stepped()
+@jit
+def _visit(room, stage, given, visits, visitor):  # type: ignore[no-untyped-def]
+    """Visit a block's rows, once they know of the steps of the block before."""
+    X, rounded, graph, offsets, scores, settings = given
+    rows, steps, draws = visits
+    lo, hi = stage * BLOCK, min((stage + 1) * BLOCK, len(rows))
+    now = stage % 2
+    if stage > 0:
+        _catch_up(room, now, visitor)
+    violations, loss, _, _ = walk(
+        X, rounded, graph, offsets, rows[lo:hi], room.V, room.Q[now], room.G[now], room.V,
+        room.w[now], scores, steps[lo:hi], draws[lo:hi], 0, hi - lo, 1.0, 1.0, settings,
+        (True, False, False), visitor,
+    )  # fmt: skip
+    meet(visitor)
+    if visitor.number == 0:
+        _keep_steps(room, now, X, rows[lo:hi])
+    return violations, loss
 
 
-def _tasks(
-    M: Array, steps: Steps | None, block: Block, coming: Block | None
-) -> list[Callable[[], object]]:
-    """The products that can be done while a block is being visited."""
+@jit
+def _catch_up(room, now, visitor):  # type: ignore[no-untyped-def]
+    """Add to the block's Q what the steps of the block before changed."""
+    across, took, w = room.across[now], room.took[1 - now], room.w[1 - now]
+    steps = took[BLOCK]
+    first, last = share(visitor, len(room.shares))
+    for s in range(first, last):
+        for n in range(steps):
+            for r in range(TILE_ROWS):
+                room.shares[s, n, r] = across[s * TILE_ROWS + r, took[n]] * w[took[n]]
+        for p in range(len(room.panels)):
+            multiply(room.Q[now], room.shares, room.along[1 - now], s, s + 1, p, steps, True)
+    meet(visitor)
 
-    def panel(lo: int) -> None:
-        part = M[:, lo : lo + PANEL]
-        if steps is not None:
-            weighted, V = steps
-            multiply_into(part, weighted, V[:, lo : lo + PANEL], keep=1, left_transposed=True)
-        if coming is not None:
-            multiply_into(coming.Q[:, lo : lo + PANEL], coming.XB, part)
 
-    tasks: list[Callable[[], object]] = [partial(panel, lo) for lo in range(0, len(M), PANEL)]
-    if coming is not None:
-        tasks += [coming.fill_products, partial(coming.follow, block)]
-    return tasks
+@jit
+def _keep_steps(room, now, X, rows):  # type: ignore[no-untyped-def]
+    """Pack the steps of a block: ``M += weightedᵀ · along``. The last of `took` is their number."""
+    took, w, weighted, along = room.took[now], room.w[now], room.weighted[now], room.along[now]
+    steps = 0
+    for b in range(len(rows)):
+        if w[b] != 0:
+            took[steps] = b
+            x = X[rows[b]]
+            for s in range(len(weighted)):
+                for d in range(s * TILE_ROWS, min((s + 1) * TILE_ROWS, len(x))):
+                    weighted[s, steps, d - s * TILE_ROWS] = w[b] * x[d]
+            for p in range(len(along)):
+                for c in range(TILE_COLUMNS):
+                    along[p, steps, c] = room.V[b, p * TILE_COLUMNS + c]
+            steps += 1
+    took[BLOCK] = steps
+
+
+@jit
+def _multiply(room, stage, blocks, X, rows, claims):  # type: ignore[no-untyped-def]
+    """Do what is left of a stage's products, together with whoever else is at them."""
+    panels, slices = len(room.panels), room.slices.shape[1]
+    task = claim(claims, stage + 2)
+    while task < panels + slices:
+        if task < panels:
+            _advance(room, stage, blocks, task)
+        else:
+            _prepare(room, stage, blocks, task - panels, X, rows)
+        task = claim(claims, stage + 2)
+
+
+@jit
+def _advance(room, stage, blocks, panel):  # type: ignore[no-untyped-def]
+    """Bring a panel of M up to date, and multiply it with the rows to come."""
+    before = (stage - 1) % 2
+    if stage > 0 and room.took[before, BLOCK] > 0:
+        steps = room.took[before, BLOCK]
+        add_product(room.panels, room.weighted[before], room.along[before], panel, steps)
+    if 0 <= stage + 1 < blocks:
+        slices = room.slices[(stage + 1) % 3]
+        out = room.Q[(stage + 1) % 2]
+        multiply(out, slices, room.panels, 0, len(slices), panel, slices.shape[1], False)
+
+
+@jit
+def _prepare(room, stage, blocks, s, X, rows):  # type: ignore[no-untyped-def]
+    """For a slice of rows: products of those to come, and a copy of those after them."""
+    coming, depth = stage + 1, room.slices.shape[2]
+    if 0 <= coming < blocks:
+        slices = room.slices[coming % 3]
+        for p in range(room.columns.shape[1]):
+            if p * TILE_COLUMNS < (s + 1) * TILE_ROWS:
+                own = room.columns[coming % 3]
+                multiply(room.G[coming % 2], slices, own, s, s + 1, p, depth, False)
+            if stage >= 0:
+                others = room.columns[stage % 3]
+                multiply(room.across[coming % 2], slices, others, s, s + 1, p, depth, False)
+    if stage + 2 < blocks:
+        first = (stage + 2) * BLOCK + s * TILE_ROWS
+        after = (stage + 2) % 3
+        _copy_rows(X, rows[first : first + TILE_ROWS], s, room.slices[after], room.columns[after])
+
+
+@jit
+def _copy_rows(X, rows, s, slices, columns):  # type: ignore[no-untyped-def]
+    """Fill a slice, and its columns; where there are fewer rows, the rest is never looked at."""
+    panel, first = s * TILE_ROWS // TILE_COLUMNS, s * TILE_ROWS % TILE_COLUMNS
+    for d in range(X.shape[1]):
+        for r in range(len(rows)):
+            slices[s, d, r] = X[rows[r], d]
+        for r in range(len(rows)):
+            columns[panel, d, first + r] = slices[s, d, r]

@@ -34,8 +34,7 @@ class Block:
         self.XB, self.rows, self.steps, self.draws = XB, rows, steps, draws
         self.Q, self.V = np.empty_like(XB), np.empty_like(XB)
         self.w = np.zeros(len(XB), np.float32)
-        self.G = self.across = np.empty((0, 0), np.float32)
-        self.earlier: Block | None = None
+        self.G = np.empty((0, 0), np.float32)
 
     def __len__(self) -> int:
         return len(self.XB)
@@ -46,11 +45,6 @@ class Block:
         for lo, hi in self.strides:
             multiply_into(self.G[lo:hi, :hi], self.XB[lo:hi], self.XB[:hi], right_transposed=True)
 
-    def follow(self, earlier: "Block") -> None:
-        """Note that Q lacks the steps of an earlier block, and what it takes to add them."""
-        self.earlier, self.across = earlier, np.empty((len(self), len(earlier)), np.float32)
-        multiply_into(self.across, self.XB, earlier.XB, right_transposed=True)
-
     @property
     def strides(self) -> Iterator[tuple[int, int]]:
         """Rows that catch up with those before them at once."""
@@ -59,31 +53,17 @@ class Block:
 
     def catch_up(self, lo: int, hi: int, symmetric: bool) -> None:
         """Add to ``Q[lo:hi]`` what the steps before `lo` changed: ``w_a (x_b·x_a) v_a`` each."""
-        Q = self.Q[lo:hi]
-        if self.earlier is not None:
-            took, V, w = self.earlier.took, self.earlier.V, self.earlier.w
-            weights = np.ascontiguousarray(self.across[lo:hi, took] * w[took])
-            multiply_into(Q, weights, V[took], keep=1)
         if lo == 0:
             return
-        V, w = self.V[:lo], self.w[:lo]
+        Q, V, w = self.Q[lo:hi], self.V[:lo], self.w[:lo]
         multiply_into(Q, self.G[lo:hi, :lo] * w, V, scale=0.5 if symmetric else 1.0, keep=1)
         if symmetric:
             along_v = np.empty((hi - lo, lo), np.float32)
             multiply_into(along_v, self.XB[lo:hi], V, right_transposed=True)
             multiply_into(Q, along_v * w, self.XB[:lo], scale=0.5, keep=1)
 
-    def forget(self) -> None:
-        """Drop what nobody needs after the visit; a block would keep all those before it."""
-        self.earlier, self.Q = None, np.empty((0, 0), np.float32)
-
-    @property
-    def took(self) -> Any:
-        """Which rows took a step; all, where few did not."""
-        stepped = self.w != 0
-        return stepped if stepped.mean() < MOST else slice(None)
-
     def stepped(self) -> tuple[Array, Array]:
         """The rows that took a step, times its weight, and its directions."""
-        took = self.took
+        stepped = self.w != 0
+        took: Any = stepped if stepped.mean() < MOST else slice(None)
         return self.XB[took] * self.w[took, None], self.V[took]

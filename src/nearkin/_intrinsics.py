@@ -1,15 +1,27 @@
-"""What numba has no words for: narrow products, prefetching, signals between threads."""
+"""What numba has no words for: products in registers, prefetching, signals between threads."""
 
 import sys
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 _BYTE, _WORD, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 LINE = 64  # bytes of a cache line, and numbers of a vector; the compiler cuts it into its own
+
+
+def _tile() -> tuple[int, int, int]:
+    """Numbers of a vector; rows and vectors of a tile, whose sums fill most of the registers."""
+    has = binding.get_host_cpu_features()
+    if has.get("avx512f"):
+        return 16, 8, 3
+    return (8, 4, 3) if has.get("avx") else (4, 6, 3)
+
+
+_LANES, TILE_ROWS, _VECTORS = _tile()
+TILE_COLUMNS = _LANES * _VECTORS
 
 # Lets another thread have the core.
 give_way = types.ExternalFunction(
@@ -70,7 +82,7 @@ def add_scaled_codes(
             row = builder.sext(builder.load(builder.gep(numbers.data, [n])), _LONG)
             at = builder.gep(table.data, [builder.add(builder.mul(row, stride), column)])
             numbers_of_row = builder.sitofp(_vector(builder, at, 8), kind)
-            scale = _splat(builder, builder.load(builder.gep(scales.data, [n])))
+            scale = _splat(builder, builder.load(builder.gep(scales.data, [n])), LINE)
             name = f"llvm.fmuladd.v{LINE}f32"
             more = _called(builder, name, kind, scale, numbers_of_row, builder.load(total))
             builder.store(more, total)
@@ -81,6 +93,55 @@ def add_scaled_codes(
     return types.void(out, weights, codes, rows, *whole), add
 
 
+@intrinsic
+def tile(
+    _: Any, out: Any, at: Any, stride: Any, a: Any, from_a: Any, b: Any, from_b: Any, depth: Any,
+    keep: Any,
+) -> Any:  # fmt: skip
+    """A part of a product, as large as the registers: ``out[r, c] (+)= Σ_k a[k, r]·b[k, c]``.
+
+    Arrays are contiguous, of any shape. The part of `out` begins at its number `at`, with `stride`
+    numbers from row to row; `a` and `b` are packed, TILE_ROWS and TILE_COLUMNS numbers for each k.
+    With `keep`, the product is added to what is there.
+    """
+
+    def multiply(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def start(array: Any, place: int) -> Any:
+            data = context.make_array(array)(context, builder, arguments[place]).data
+            return builder.gep(data, [arguments[place + 1]])
+
+        first, left, right = start(out, 0), start(a, 3), start(b, 5)
+        kind = ir.VectorType(ir.FloatType(), _LANES)
+
+        def vector(row: Any, number: int) -> Any:
+            return builder.bitcast(builder.gep(row, [_LONG(number * _LANES)]), kind.as_pointer())
+
+        rows = [builder.gep(first, [builder.mul(arguments[2], _LONG(r))]) for r in range(TILE_ROWS)]
+        places = [(r, n, vector(row, n)) for r, row in enumerate(rows) for n in range(_VECTORS)]
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(kind, None)) for _ in places]
+        with builder.if_then(arguments[8]):
+            for total, (_, _, place) in zip(sums, places):
+                builder.store(builder.load(place, align=4), total)
+        with cgutils.for_range_slice(builder, _LONG(0), arguments[7], _LONG(1), inc=True) as (k, _):
+            row = builder.gep(right, [builder.mul(k, _LONG(TILE_COLUMNS))])
+            columns = [builder.load(vector(row, n), align=4) for n in range(_VECTORS)]
+            column = builder.gep(left, [builder.mul(k, _LONG(TILE_ROWS))])
+            scales = [
+                _splat(builder, builder.load(builder.gep(column, [_LONG(r)])), _LANES)
+                for r in range(TILE_ROWS)
+            ]
+            for total, (r, n, _) in zip(sums, places):
+                terms = scales[r], columns[n], builder.load(total)
+                builder.store(_called(builder, f"llvm.fma.v{_LANES}f32", kind, *terms), total)
+        for total, (_, _, place) in zip(sums, places):
+            builder.store(builder.load(total), place, align=4)
+        return context.get_dummy_value()
+
+    whole = types.int64
+    kinds = out, whole, whole, a, whole, b, whole, whole, types.boolean
+    return types.void(*kinds), multiply
+
+
 def _vector(builder: Any, at: Any, bits: int) -> Any:
     """Whole numbers of so many bits, widened to 32."""
     narrow = ir.VectorType(ir.IntType(bits), LINE).as_pointer()
@@ -88,11 +149,11 @@ def _vector(builder: Any, at: Any, bits: int) -> Any:
     return builder.sext(loaded, ir.VectorType(_WORD, LINE))
 
 
-def _splat(builder: Any, value: Any) -> Any:
+def _splat(builder: Any, value: Any, times: int) -> Any:
     """A vector of one number again and again."""
-    none = ir.Constant(ir.VectorType(value.type, LINE), ir.Undefined)
+    none = ir.Constant(ir.VectorType(value.type, times), ir.Undefined)
     first = builder.insert_element(none, value, _WORD(0))
-    return builder.shuffle_vector(first, none, ir.VectorType(_WORD, LINE)([0] * LINE))
+    return builder.shuffle_vector(first, none, ir.VectorType(_WORD, times)([0] * times))
 
 
 def _called(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
@@ -136,6 +197,18 @@ def told(_: Any, places: Any, at: Any) -> Any:
         return builder.load_atomic(_place(context, builder, places, arguments), "acquire", 8)
 
     return types.int64(places, types.int64), load
+
+
+@intrinsic
+def claim(_: Any, counters: Any, at: Any) -> Any:
+    """``counters[at]``, which is one more for whoever asks next."""
+
+    def add(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(counters)(context, builder, arguments[0]).data
+        place = builder.gep(data, [arguments[1]])
+        return builder.atomic_rmw("add", place, _LONG(1), "monotonic")
+
+    return types.int64(counters, types.int64), add
 
 
 def _place(context: Any, builder: Any, places: Any, arguments: Any) -> Any:

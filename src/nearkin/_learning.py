@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin._ahead import take_ahead
+from nearkin._ahead import BLOCK as AHEAD_BLOCK
+from nearkin._ahead import Room, make_room, take_ahead
 from nearkin._blas import multiply_into
 from nearkin._block import BLOCK, Block
 from nearkin._partition import cells_of
@@ -22,9 +24,9 @@ from nearkin.neighborhoods import Neighborhoods
 
 # Matrix products ahead of the steps (`_ahead`) are worth their corrections from so many dimensions
 # on, and until reading the neighbours, in units of D² bytes, takes one thread much longer than the
-# products take another. Blocks are corrected by each other then, which is an argument for small
-# ones, unless M is larger than a cache. After so many of them M is whole again.
-AHEAD_DIMS, AHEAD_BYTES, AHEAD_LARGE, STRETCH = 3 * BLOCK, 1.0, 2_000, 32
+# products, which take as long as so many units. After a stretch of blocks M is whole again: at the
+# most 32 of them, fewer where their products would take seconds.
+AHEAD_DIMS, AHEAD_BYTES, AHEAD_PRODUCTS, STRETCH, STRETCH_SIZE = 768, 1.0, 0.5, 32, 3e8
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
 # than it saves.
 WORTH_A_MEMBER = 100, 20_000
@@ -44,6 +46,11 @@ def compares_bytes(rounded: bool | str, rule: str, rows: int, dims: int) -> bool
     if rounded != "auto":
         return bool(rounded)
     return rule in EXTREME_RULES and 4 * rows * dims > CACHE and rows <= FEW_ROWS * dims
+
+
+def stretch_blocks(dims: int) -> int:
+    """Blocks of a stretch."""
+    return max(8, min(STRETCH, int(STRETCH_SIZE / dims**2)))
 
 
 @dataclass(frozen=True)
@@ -103,17 +110,16 @@ class Learner:
         degree = float(edges.mean()) if len(edges) else 0.0
         neighbours, numbers = WORTH_A_MEMBER
         self.most_members = int(min(degree / neighbours, degree * D / numbers))
-        self.ahead = self._looks_ahead(degree)
-        exact_rows = BLOCK // 2 if self.ahead and D <= AHEAD_LARGE else BLOCK
-        self.block = min(exact_rows if self.exact else s.batch_size, len(self.X))
-        self.stretch = self.block * (STRETCH if self.ahead else 1)
+        self.reading = degree * (1 if s.rounded else 4) / D
+        self.ahead = self._looks_ahead()
+        self.block = min(BLOCK if self.exact else s.batch_size, len(self.X))
+        self.stretch = AHEAD_BLOCK * stretch_blocks(D) if self.ahead else self.block
 
-    def _looks_ahead(self, degree: float) -> bool:
+    def _looks_ahead(self) -> bool:
         """Whether products are done while rows are visited; the data tell, not the machine."""
         s, D = self.settings, self.X.shape[1]
         projected = s.normalize or s.projection.symmetric or s.projection.spectral
-        read = degree * D * (1 if s.rounded else 4)
-        return self.exact and not projected and D >= AHEAD_DIMS and read <= AHEAD_BYTES * D**2
+        return self.exact and not projected and D >= AHEAD_DIMS and self.reading <= AHEAD_BYTES
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
@@ -172,11 +178,24 @@ class Learner:
         self, rows: NDArray[np.int64], steps: Array, draws: NDArray[np.float64]
     ) -> tuple[int, float]:
         """Take the steps of some rows; return the number of violations and the summed loss."""
-        blocks = self._blocks(rows, steps, draws)
         if self.ahead:
-            return take_ahead(self.matrix, blocks, self._in_order)
-        taken = [self._take_block(block) for block in blocks]
+            given = self._given(np.empty(self.longest, np.float32))
+            visits, threads = (rows, steps, draws), n_threads()
+            return take_ahead(
+                self.matrix, self.room, given, visits, threads, self.visitors(threads)
+            )
+        taken = [self._take_block(block) for block in self._blocks(rows, steps, draws)]
         return sum(v for v, _ in taken), sum(lost for _, lost in taken)
+
+    @cached_property
+    def room(self) -> Room:
+        """What stretches of blocks work in."""
+        return make_room(self.X.shape[1])
+
+    def visitors(self, threads: int) -> int:
+        """How many of the threads visit rows while the others are at the products."""
+        share = self.reading / (self.reading + AHEAD_PRODUCTS)
+        return max(1, min(round(threads * share), self.most_members, threads))
 
     def _blocks(self, rows, steps, draws) -> Iterator[Block]:  # type: ignore[no-untyped-def]
         for lo in range(0, len(rows), self.block):
@@ -187,7 +206,7 @@ class Learner:
         multiply_into(block.Q, block.XB, self.matrix)
         if self.exact:
             block.fill_products()
-            violations, loss, alpha = self._in_order(block, n_threads)
+            violations, loss, alpha = self._in_order(block)
         else:
             parts = in_threads(lambda lo, hi: self._visit(block, lo, hi, 1.0, 1.0, 1), len(block))
             violations, loss = (sum(column) for column in list(zip(*parts))[:2])
@@ -202,20 +221,25 @@ class Learner:
     ):
         """Visit rows of a block with a team of so many threads."""
         s, scores = self.settings, np.empty(self.longest, np.float32)
-        scalars = RULES[s.rule], s.margin, s.temperature, self.kept_norm
         flags = self.exact, s.projection.symmetric, s.normalize
+        *data, scores, scalars = self._given(scores)
         return together(lambda member: walk(
-            self.X, self.rounded, self.hoods.arrays, self.offsets, block.rows, block.XB, block.Q,
-            block.G, block.V, block.w, scores, block.steps, block.draws, lo, hi, alpha, norm2,
-            scalars, flags, member,
+            *data, block.rows, block.XB, block.Q, block.G, block.V, block.w, scores, block.steps,
+            block.draws, lo, hi, alpha, norm2, scalars, flags, member,
         ), size)  # fmt: skip
 
-    def _in_order(self, block: Block, threads: Callable[[], int]) -> tuple[int, float, float]:
+    def _given(self, scores: Array) -> tuple[Any, ...]:
+        """What compiled code wants to know of all rows, room for scores, and the settings."""
+        s = self.settings
+        scalars = RULES[s.rule], s.margin, s.temperature, self.kept_norm
+        return self.X, self.rounded, self.hoods.arrays, self.offsets, scores, scalars
+
+    def _in_order(self, block: Block) -> tuple[int, float, float]:
         """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
         violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
+        size = max(1, min(n_threads(), self.most_members))
         for lo, hi in block.strides:
             block.catch_up(lo, hi, self.settings.projection.symmetric)
-            size = max(1, min(threads(), self.most_members))
             v, lost, alpha, norm2 = self._visit(block, lo, hi, alpha, norm2, size)
             violations, loss = violations + v, loss + lost
         return violations, loss, alpha

@@ -51,15 +51,20 @@ def together(work: Callable[[Member], T], size: int) -> T:
     """
     size = min(size, cores() + 1)  # the pool's threads and our own
     if size == 1 or not _one_team.acquire(blocking=False):
-        return work(Member(0, 1, np.zeros((2, _LINE), np.int64)))
+        return work(Member(0, 1, meeting_place(1)))
     try:
         return _at_once(work, size)
     finally:
         _one_team.release()
 
 
+def meeting_place(size: int) -> NDArray[np.int64]:
+    """Counters for a team of so many, and the line that sends them all home."""
+    return np.zeros((size + 1, _LINE), np.int64)
+
+
 def _at_once(work: Callable[[Member], T], size: int) -> T:
-    met = np.zeros((size + 1, _LINE), np.int64)
+    met = meeting_place(size)
     first, *others = (Member(number, size, met) for number in range(size))
 
     def watched(member: Member) -> T:

@@ -3,9 +3,8 @@
 import ctypes
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
@@ -113,50 +112,3 @@ def in_parallel(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) ->
         return [work(lo, hi) for lo, hi in ranges]
     futures = [pool().submit(work, lo, hi) for lo, hi in ranges]
     return [future.result() for future in futures]
-
-
-def meanwhile(work: Callable[[Callable[[], int]], T], tasks: list[Callable[[], object]]) -> T:
-    """Do `work` while other threads do the tasks; then lend them a hand.
-
-    Work and tasks keep to one thread each, but `work` is given a function that tells how many
-    threads it could have: its own, and those that are through with the tasks.
-
-    Examples
-    --------
-    >>> done = []
-    >>> meanwhile(lambda threads: threads() > 0, [lambda: done.append(1), lambda: done.append(2)])
-    True
-    >>> sorted(done)
-    [1, 2]
-    """
-    left = deque(tasks)
-
-    def help_out() -> None:
-        while True:
-            try:
-                task = left.popleft()
-            except IndexError:
-                return
-            _alone(task)
-
-    helpers: list[Future[None]] = []
-    try:
-        helpers.extend(hand_over(help_out) for _ in range(min(n_threads() - 1, len(tasks))))
-        result = _alone(lambda: work(lambda: 1 + sum(helper.done() for helper in helpers)))
-        help_out()
-    finally:
-        left.clear()
-        wait([helper for helper in helpers if not helper.cancel()])
-    for helper in helpers:
-        if not helper.cancelled():
-            helper.result()
-    return result
-
-
-def _alone(work: Callable[[], T]) -> T:
-    """Call `work` and keep what it calls to this thread."""
-    token = _limit.set(1)
-    try:
-        return work()
-    finally:
-        _limit.reset(token)

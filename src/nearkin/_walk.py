@@ -41,7 +41,7 @@ def walk(  # type: ignore[no-untyped-def]
     graph : (indptr, indices, n_targets)
     offsets : what to add to the score of each edge (the other members of an ensemble), or empty
     rows : the block's row numbers; XB : their vectors; Q = XB·M; G = XB·XBᵀ
-    V, w : the directions and weights of the block's steps
+    V, w : the directions and weights of the block's steps; Q and V may be wider than X
     scores : room for the longest neighbourhood, shared by the team
     steps, draws : step size and uniform random number of each row
     alpha, norm2 : M is ``alpha`` times the stored matrix, whose squared Frobenius norm is `norm2`
@@ -70,7 +70,8 @@ def walk(  # type: ignore[no-untyped-def]
             meet(member)
         more = offsets[indptr[i] : indptr[i + 1]]
         lowest = lowest_of(rule, n_targets[i], draws[b])
-        score(X, rounded, near, n_targets[i], lowest, Q[b], alpha, more, scores, words, member)
+        q = Q[b, : X.shape[1]]
+        score(X, rounded, near, n_targets[i], lowest, q, alpha, more, scores, words, member)
         meet(member)
         row_loss = apply_rule(
             rule, scores[: len(near)], n_targets[i], margin, temperature, draws[b], c
