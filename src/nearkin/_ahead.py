@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nearkin._intrinsics import TILE_COLUMNS, TILE_ROWS, claim
 from nearkin._team import Member, meet, meeting_place, share, together
 from nearkin._tiles import add_product, multiply, pack, unpack
-from nearkin._vectors import jit
+from nearkin._vectors import ask_for, copy, jit
 from nearkin._walk import walk
 
 # A multiple of both sides of a tile. Measured: larger blocks mean more corrections a row.
@@ -77,8 +77,8 @@ def take_ahead(
 ) -> tuple[int, float]:  # fmt: skip
     """Take the steps of some rows; return the number of violations and the summed loss.
 
-    `given` and `visits` are what `_walk.walk` wants to know of all rows, (X, rounded, graph,
-    offsets, scores, settings), and of those to visit, (rows, steps, draws). In the end `M` is whole.
+    `given` and `visits` are what `_walk.walk` wants to know of all rows (X, rounded, graph,
+    offsets, scores, settings) and of those to visit (rows, steps, draws). `M` is whole at the end.
     """
     pack(M, room.panels)
     claims = np.zeros(-(-len(visits[0]) // BLOCK) + 3, np.int64)
@@ -154,15 +154,21 @@ def _keep_steps(room, now, X, rows):  # type: ignore[no-untyped-def]
     for b in range(len(rows)):
         if w[b] != 0:
             took[steps] = b
-            x = X[rows[b]]
-            for s in range(len(weighted)):
-                for d in range(s * TILE_ROWS, min((s + 1) * TILE_ROWS, len(x))):
-                    weighted[s, steps, d - s * TILE_ROWS] = w[b] * x[d]
+            _keep_row(X[rows[b]], w[b], weighted, steps)
             for p in range(len(along)):
-                for c in range(TILE_COLUMNS):
-                    along[p, steps, c] = room.V[b, p * TILE_COLUMNS + c]
+                copy(along[p, steps], room.V[b, p * TILE_COLUMNS : (p + 1) * TILE_COLUMNS])
             steps += 1
     took[BLOCK] = steps
+
+
+@jit
+def _keep_row(x, scale, slices, k):  # type: ignore[no-untyped-def]
+    """Fill place `k` of all slices with a scaled row; the loop over a tile's side is unrolled."""
+    for s in range(len(x) // TILE_ROWS):
+        for r in range(TILE_ROWS):
+            slices[s, k, r] = scale * x[s * TILE_ROWS + r]
+    for d in range(len(x) // TILE_ROWS * TILE_ROWS, len(x)):
+        slices[-1, k, d % TILE_ROWS] = scale * x[d]
 
 
 @jit
@@ -213,9 +219,13 @@ def _prepare(room, stage, blocks, s, X, rows):  # type: ignore[no-untyped-def]
 @jit
 def _copy_rows(X, rows, s, slices, columns):  # type: ignore[no-untyped-def]
     """Fill a slice, and its columns; where there are fewer rows, the rest is never looked at."""
+    for r in range(len(rows)):
+        ask_for(X[rows[r]])
+    for r in range(len(rows)):
+        x = X[rows[r]]
+        for d in range(len(x)):
+            slices[s, d, r] = x[d]
     panel, first = s * TILE_ROWS // TILE_COLUMNS, s * TILE_ROWS % TILE_COLUMNS
     for d in range(X.shape[1]):
-        for r in range(len(rows)):
-            slices[s, d, r] = X[rows[r], d]
-        for r in range(len(rows)):
+        for r in range(TILE_ROWS):
             columns[panel, d, first + r] = slices[s, d, r]

@@ -25,8 +25,8 @@ from nearkin.neighborhoods import Neighborhoods
 # Matrix products ahead of the steps (`_ahead`) are worth their corrections from so many dimensions
 # on, and until reading the neighbours, in units of D² bytes, takes one thread much longer than the
 # products, which take as long as so many units. After a stretch of blocks M is whole again: at the
-# most 32 of them, fewer where their products would take seconds.
-AHEAD_DIMS, AHEAD_BYTES, AHEAD_PRODUCTS, STRETCH, STRETCH_SIZE = 768, 1.0, 0.5, 32, 3e8
+# most 128 of them, fewer where their products would take seconds.
+AHEAD_DIMS, AHEAD_BYTES, AHEAD_PRODUCTS, STRETCH, STRETCH_SIZE = 768, 1.0, 0.5, 128, 1e9
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
 # than it saves.
 WORTH_A_MEMBER = 100, 20_000
