@@ -30,7 +30,7 @@ PLACES = {
     "neighbours": (_exact.Exact, "search"),
     "graph": (slne, "neighborhoods"),
     "epoch": (Learner, "take"),
-    "projection": (Learner, "_project"),
+    "projection": (Learner, "project"),
     "bytes": (_safetensors, "_write_array"),
     "flush": (_files.os, "fsync"),
     "rename": (_files.os, "replace"),

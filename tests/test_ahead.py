@@ -22,7 +22,6 @@ from test_exactness import agree
 def early(monkeypatch):
     """Few dimensions are worth it, too, and stretches end within an epoch."""
     monkeypatch.setattr(_learning, "AHEAD_DIMS", 1)
-    monkeypatch.setattr(_learning, "AHEAD_BYTES", 1_000)
     monkeypatch.setattr(_learning, "stretch_blocks", lambda dims: 4)
     taken = []
     monkeypatch.setattr(
@@ -105,7 +104,6 @@ def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, 
 @pytest.mark.parametrize("setting", [{"normalize": True}, {"symmetric": True}, {"rank": 3}])
 def test_matrices_that_are_projected_take_one_block_at_a_time(monkeypatch, setting):
     monkeypatch.setattr(_learning, "AHEAD_DIMS", 1)
-    monkeypatch.setattr(_learning, "AHEAD_BYTES", 1_000)
     X, y = blobs()
     model = SLNE(random_state=0, **setting)
     model.scale_ = 1.0

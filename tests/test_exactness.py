@@ -7,6 +7,7 @@ import pytest
 
 import oracle
 from nearkin import SLNE
+from nearkin._block import Block
 from nearkin._partition import Partition
 from nearkin._rounded import rounded
 from nearkin._rules import RANDOM_RULES, RULES
@@ -48,6 +49,27 @@ def test_every_rule_and_projection(rule, symmetric, normalize, batch_size):
     X, y = blobs(n=330)  # more than one block, and a last block that is not full
     lists = nearest(X, 10)[0]
     agree(X, y, lists, rule=rule, symmetric=symmetric, normalize=normalize, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("step_size", [2.0, 10.0])
+def test_blocks_end_where_the_norm_is_about_to_be_lost(monkeypatch, step_size, symmetric):
+    cuts = []
+    monkeypatch.setattr(
+        Block, "cut", lambda block, n, cut=Block.cut: cuts.append(n) or cut(block, n)
+    )
+    X, y = blobs(n=330)
+    agree(X, y, nearest(X, 10)[0], normalize=True, step_size=step_size, symmetric=symmetric)
+    assert cuts
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3, 5])
+@pytest.mark.parametrize("step_size", [0.2, 50.0])
+def test_the_norm_is_kept_where_nothing_can_be_learned(dims, step_size):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, dims)), rng.integers(0, 4, 400)
+    model = SLNE(normalize=True, n_neighbors=20, step_size=step_size, random_state=0).fit(X, y)
+    assert np.linalg.norm(model.matrix_) == pytest.approx(np.sqrt(dims), rel=1e-5)
 
 
 @pytest.mark.parametrize("n", [2, 3, 63, 64, 65, 255, 256, 257, 513])

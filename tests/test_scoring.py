@@ -54,14 +54,18 @@ def scored(X, rows, near, n_targets, lowest, q, offsets, members):
 
 @settings(deadline=None)  # the first call compiles
 @given(
-    st.integers(2, 40), st.integers(1, 300), st.booleans(), st.integers(1, 3), st.integers(0, 2**31)
+    st.integers(2, 40), st.integers(1, 300), st.booleans(), st.integers(1, 3),
+    st.sampled_from([0, 0, -12, 12, -22, 17, -36, -42]), st.sampled_from([0, 0, -12, -20, 15]),
+    st.integers(0, 2**31),
 )  # fmt: skip
-def test_extremes_are_those_of_the_rows_themselves(n, dims, with_offsets, members, seed):
+def test_extremes_are_those_of_the_rows_themselves(
+    n, dims, with_offsets, members, row_exponent, query_exponent, seed
+):
     rng = np.random.default_rng(seed)
-    X = rough(rng, n, dims, 0)
+    X = rough(rng, n, dims, row_exponent)
     near = rng.integers(0, n, rng.integers(2, 60)).astype(np.int32)  # with repetitions
     n_targets = int(rng.integers(1, len(near)))
-    q = rough(rng, 1, dims, 0)[0]
+    q = rough(rng, 1, dims, query_exponent)[0]
     offsets = rng.standard_normal(len(near) * with_offsets).astype(np.float32)
     expected = scored(X, no_rows(), near, n_targets, (0, 0), q, offsets, 1)
     places = [(0, n_targets), (n_targets - 1, n_targets)]

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
 import oracle
-from nearkin import SLNE
+from nearkin import SLNE, _learning
 from nearkin._threads import limited
 from nearkin.neighborhoods import as_graph
 from nearkin.neighbors import nearest
@@ -222,6 +222,61 @@ def test_some_zero_vectors_are_harmless(data):
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid).*")
+@pytest.mark.parametrize("setting", [{"psd": True}, {"rank": 2}, {"symmetric": True}])
+def test_an_interrupt_within_an_epoch_keeps_what_was_promised(monkeypatch, setting):
+    X, y = blobs(n=700, dims=12)
+    seen = []
+
+    def interrupted(learner, *given, take=_learning.Learner.take):
+        seen.append(take(learner, *given))
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return seen[-1]
+
+    monkeypatch.setattr(_learning.Learner, "take", interrupted)
+    with pytest.warns(UserWarning, match="interrupted in epoch 1"):
+        model = SLNE(step_size=1.0, random_state=0, **setting).fit(X, y)
+    eigenvalues = np.linalg.eigvals(model.matrix_)
+    if "rank" in setting:
+        assert np.linalg.matrix_rank(model.matrix_, tol=1e-4) == 2
+    else:
+        np.testing.assert_allclose(model.matrix_, model.matrix_.T, atol=1e-6)
+    if "psd" in setting:
+        assert eigenvalues.real.min() > -1e-5
+        np.testing.assert_allclose(
+            model.components_.T @ model.components_, model.matrix_, atol=1e-4
+        )
+
+
+def test_no_tolerance_means_all_epochs(data):
+    X, y = data
+    model = SLNE(rule="softmax", early_stopping=True, tol=0, max_epochs=17, random_state=0)
+    assert len(model.fit(X, y).history_) == 17
+
+
+@pytest.mark.parametrize(("factor", "largest"), [(1e20, r"e\+20"), (1e-25, "e-25")])
+def test_rows_whose_squares_are_beyond_float32(data, factor, largest):
+    X, y = data
+    with pytest.raises(ValueError, match=f"largest number is .*{largest}.*divide X by it"):
+        SLNE().fit(X / np.abs(X).max() * factor * 1.5, y)
+
+
+@pytest.mark.parametrize("setting", [{"psd": True}, {"rank": 3}, {"normalize": True}])
+def test_divergence_is_named_whatever_is_kept(data, setting):
+    X, y = data
+    with pytest.raises(
+        FloatingPointError, match=r"step_size=1e\+60 diverged.*lower step_size"
+    ) as told:
+        SLNE(step_size=1e60, random_state=0, **setting).fit(X, y)
+    assert ("normalize=True" in str(told.value)) == ("normalize" not in setting)
+
+
+def test_a_matrix_that_runs_away_is_told_of(data):
+    X, y = data
+    with pytest.warns(ConvergenceWarning, match="lets M run away"):
+        SLNE(step_size=1e6, max_epochs=2, random_state=0).fit(X, y)
+
+
 def test_divergence_is_named(data):
     with pytest.raises(FloatingPointError, match=r"step_size=1e\+38 diverged"):
         SLNE(step_size=1e38, margin=1e30, max_epochs=20).fit(*data)

@@ -3,7 +3,7 @@
 Give it labelled vectors and it learns a similarity ``s(x, z) = xᵀMz`` under which a row's
 nearest neighbours are of its own kind.
 
-Names are loaded on first use, so that ``import nearkin`` costs milliseconds.
+Names and modules are loaded on first use, so that ``import nearkin`` costs milliseconds.
 """
 
 from importlib import import_module
@@ -22,6 +22,29 @@ _HOME = {
     "load": "nearkin.persistence",
     "save": "nearkin.persistence",
 }
+
+_MODULES = (
+    "baselines",
+    "cli",
+    "cluster",
+    "datasets",
+    "evaluation",
+    "experiments",
+    "images",
+    "lift",
+    "neighborhoods",
+    "neighbors",
+    "persistence",
+    "preprocess",
+    "projections",
+    "report",
+    "similarity",
+    "slde",
+    "slne",
+    "tuning",
+    "votes",
+    "voting",
+)
 
 __all__ = [
     "SLDE",
@@ -50,8 +73,10 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return import_module(f"nearkin.{name}")
     raise AttributeError(f"module 'nearkin' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

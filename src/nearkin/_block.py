@@ -62,6 +62,10 @@ class Block:
             multiply_into(along_v, self.XB[lo:hi], V, right_transposed=True)
             multiply_into(Q, along_v * w, self.XB[:lo], scale=0.5, keep=1)
 
+    def cut(self, n: int) -> None:
+        """Forget all but the first `n` rows."""
+        self.XB, self.V, self.w = self.XB[:n], self.V[:n], self.w[:n]
+
     def stepped(self) -> tuple[Array, Array]:
         """The rows that took a step, times its weight, and its directions."""
         stepped = self.w != 0

@@ -42,7 +42,7 @@ class Course:
         if record["validation"] > self.best:
             self.best, self.since_best = record["validation"], 0
             self.best_matrix, self.best_epochs = learner.matrix.copy(), learner.epochs
-        self.stopped = self.since_best >= PATIENCE
+        self.stopped = tol > 0 and self.since_best >= PATIENCE
 
 
 class Journal:

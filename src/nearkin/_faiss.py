@@ -1,5 +1,8 @@
 """Any index that faiss can name: inverted files, graphs, hashing."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -8,6 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin._indexes import Array, blocks
+
+_KNOWN = (
+    "use 'auto', 'exact', 'cells' or a faiss index-factory string such as 'IVF1024,Flat' or "
+    "'HNSW32'"
+)
+_SETTINGS = (
+    "after the semicolon come faiss's search parameters for this index, such as "
+    "'IVF1024,Flat;nprobe=64' or 'HNSW32;efSearch=200'"
+)
 
 
 class Factory:
@@ -18,25 +30,22 @@ class Factory:
 
     def __init__(self, rows: Array, description: str) -> None:
         factory, _, settings = description.partition(";")
-        try:
+        what = f"index={description!r}"
+        with _explained(f"{what} is not understood by faiss", _KNOWN):
             self.index = faiss.index_factory(rows.shape[1], factory)
-        except RuntimeError as error:
-            raise ValueError(
-                f"index={description!r} is not understood by faiss ({_reason(error)}); use 'auto', "
-                "'exact', 'cells' or a faiss index-factory string such as 'IVF1024,Flat' or "
-                "'HNSW32'"
-            ) from None
+        # Before training, which may take long.
+        with _explained(f"{what}: {factory!r} does not take the settings {settings!r}", _SETTINGS):
+            self._configure(settings)
         step = max(1, len(rows) // self.TRAIN_ROWS)
-        try:
+        advice = "use fewer cells or index='exact'"
+        with _explained(f"{what} cannot be trained on {len(rows)} rows", advice):
             self.index.train(np.ascontiguousarray(rows[::step], np.float32))
-        except RuntimeError as error:
-            raise ValueError(
-                f"index={description!r} cannot be trained on {len(rows)} rows "
-                f"({_reason(error)}); use fewer cells or index='exact'"
-            ) from None
-        for lo, hi in blocks(len(rows), 65_536):
-            self.index.add(np.ascontiguousarray(rows[lo:hi], np.float32))
-        self._configure(settings)
+        with _explained(f"{what} cannot hold rows under their own numbers", _KNOWN):
+            for lo, hi in blocks(len(rows), 65_536):
+                self.index.add(np.ascontiguousarray(rows[lo:hi], np.float32))
+        # Some settings, such as nprobe=0, are refused only now.
+        with _explained(f"{what} cannot be searched", _SETTINGS):
+            self.index.search(np.ascontiguousarray(rows[:1], np.float32), 1)
 
     def _configure(self, settings: str) -> None:
         space = faiss.ParameterSpace()
@@ -68,6 +77,17 @@ class Factory:
         return index
 
 
+@contextmanager
+def _explained(problem: str, advice: str) -> Iterator[None]:
+    """Turn an error of faiss into one that says what was asked for and what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ValueError(f"{problem} ({_reason(error)}); {advice}") from None
+
+
 def _reason(error: Exception) -> str:
+    """What faiss says, without the places in its source."""
     text = str(error).rsplit("Error: ", 1)[-1].strip().splitlines()[0]
-    return text.rsplit(": ", 1)[-1] if text.startswith("Error in ") else text
+    text = text.rsplit(": ", 1)[-1] if text.startswith("Error in ") else text
+    return re.sub(r"^((\w+::)+\w+: *|'.*' failed: )", "", text)

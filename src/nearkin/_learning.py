@@ -1,6 +1,6 @@
 """One epoch of SL-NE: blocks of rows, three matrix products and one compiled walk for each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,13 +23,14 @@ from nearkin._walk import walk
 from nearkin.neighborhoods import Neighborhoods
 
 # Matrix products ahead of the steps (`_ahead`) are worth their corrections from so many dimensions
-# on, and until reading the neighbours, in units of D² bytes, takes one thread much longer than the
-# products, which take as long as so many units. After a stretch of blocks M is whole again: at the
-# most 128 of them, fewer where their products would take seconds.
-AHEAD_DIMS, AHEAD_BYTES, AHEAD_PRODUCTS, STRETCH, STRETCH_SIZE = 768, 1.0, 0.5, 128, 1e9
+# on. They take one thread about as long as reading half of D² bytes of neighbours. After a stretch
+# of blocks, fewer where their products would take seconds, M is whole again.
+AHEAD_DIMS, AHEAD_PRODUCTS, STRETCH, STRETCH_SIZE = 256, 0.5, 128, 1e9
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, meeting costs more
 # than it saves.
 WORTH_A_MEMBER = 100, 20_000
+
+TINY = float(np.finfo(np.float32).tiny)
 
 # Rows a dimension up to which a copy of them in bytes is no larger than eight matrices.
 FEW_ROWS = 32
@@ -119,7 +120,7 @@ class Learner:
         """Whether products are done while rows are visited; the data tell, not the machine."""
         s, D = self.settings, self.X.shape[1]
         projected = s.normalize or s.projection.symmetric or s.projection.spectral
-        return self.exact and not projected and D >= AHEAD_DIMS and self.reading <= AHEAD_BYTES
+        return self.exact and not projected and D >= AHEAD_DIMS
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
@@ -131,10 +132,10 @@ class Learner:
             at.row, at.violations, at.loss = part.stop, at.violations + v, at.loss + lost
             at.since += self.stretch
             if self.settings.projection.due(at.since, self.X.shape[1]):
-                self._project()
+                self.project()
                 at.since = 0
             self.between()
-        self._project()
+        self.project()
         self.taken = self.t0 + self.n_visits if self.taken is not None else None
         self.epochs += 1
         self.place = Place()
@@ -184,8 +185,13 @@ class Learner:
             return take_ahead(
                 self.matrix, self.room, given, visits, threads, self.visitors(threads)
             )
-        taken = [self._take_block(block) for block in self._blocks(rows, steps, draws)]
-        return sum(v for v, _ in taken), sum(lost for _, lost in taken)
+        violations, loss, lo = 0, 0.0, 0
+        while lo < len(rows):
+            part = slice(lo, lo + self.block)
+            block = Block(self.X[rows[part]], rows[part], steps[part], draws[part])
+            v, lost = self._take_block(block)
+            violations, loss, lo = violations + v, loss + lost, lo + len(block)
+        return violations, loss
 
     @cached_property
     def room(self) -> Room:
@@ -197,12 +203,8 @@ class Learner:
         share = self.reading / (self.reading + AHEAD_PRODUCTS)
         return max(1, min(round(threads * share), self.most_members, threads))
 
-    def _blocks(self, rows, steps, draws) -> Iterator[Block]:  # type: ignore[no-untyped-def]
-        for lo in range(0, len(rows), self.block):
-            part = slice(lo, lo + self.block)
-            yield Block(self.X[rows[part]], rows[part], steps[part], draws[part])
-
     def _take_block(self, block: Block) -> tuple[int, float]:
+        """Take the steps of a block's rows, or of the first of them; it is cut to those."""
         multiply_into(block.Q, block.XB, self.matrix)
         if self.exact:
             block.fill_products()
@@ -212,7 +214,7 @@ class Learner:
             violations, loss = (sum(column) for column in list(zip(*parts))[:2])
             alpha = 1.0
         self._update(block, alpha)
-        if self.settings.normalize and not self.exact:
+        if self.settings.normalize and alpha == 1.0:  # not known from step to step
             self._rescale()
         return violations, loss
 
@@ -236,12 +238,18 @@ class Learner:
 
     def _in_order(self, block: Block) -> tuple[int, float, float]:
         """Algorithm 1 exactly: strides of rows, each caught up with the ones before it."""
-        violations, loss, alpha, norm2 = 0, 0.0, 1.0, self.kept_norm**2
+        violations, loss, alpha, norm2 = 0, 0.0, 1.0, 1.0
+        if self.settings.normalize:  # what is off by little grows, where steps make M smaller
+            norm = float(np.linalg.norm(self.matrix))
+            alpha, norm2 = self.kept_norm / max(norm, TINY), norm**2
         size = max(1, min(n_threads(), self.most_members))
         for lo, hi in block.strides:
             block.catch_up(lo, hi, self.settings.projection.symmetric)
-            v, lost, alpha, norm2 = self._visit(block, lo, hi, alpha, norm2, size)
+            v, lost, alpha, norm2, end = self._visit(block, lo, hi, alpha, norm2, size)
             violations, loss = violations + v, loss + lost
+            if end < hi:
+                block.cut(end)
+                return violations, loss, 1.0
         return violations, loss, alpha
 
     def _update(self, block: Block, alpha: float) -> None:
@@ -253,10 +261,12 @@ class Learner:
         multiply_into(M, weighted, V, scale=alpha / 2, keep=alpha, left_transposed=True)
         multiply_into(M, V, weighted, scale=alpha / 2, keep=1, left_transposed=True)
 
-    def _project(self) -> None:
-        self.settings.projection.apply(self.matrix)
-        if self.settings.normalize:
-            self._rescale()
+    def project(self) -> None:
+        """Restore what the settings promise of M, if it is still a matrix of numbers."""
+        if np.isfinite(self.matrix).all():
+            self.settings.projection.apply(self.matrix)
+            if self.settings.normalize:
+                self._rescale()
 
     def _rescale(self) -> None:
         norm = np.linalg.norm(self.matrix)

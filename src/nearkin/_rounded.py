@@ -18,7 +18,11 @@ from nearkin._intrinsics import LINE, add_scaled_codes, product_sum
 from nearkin._vectors import dot
 
 _LARGEST, _LARGEST_WORD, _LARGEST_SUM = 127, 2**15 - 1, 2**31 - 2**24
+_SMALLEST = np.float32(1e-30)  # what is smaller may lose digits when multiplied in float32
 _BYTES = 4 << 20  # of the rows that are being rounded
+# Said, since a function that does not say takes the fastmath of whoever has it compiled: the bits
+# would then depend on who was first.
+_jit = njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 _GROUP = 16  # rows that are added up line by line; they stay in the nearest cache
 
 
@@ -56,7 +60,7 @@ def rounded(X: NDArray[np.float32]) -> Rounded:
     largest = np.zeros(dims, np.float32)
     for part in parts:
         np.maximum(largest, np.abs(X[part]).max(axis=0), out=largest)
-    scales = largest / np.float32(_LARGEST)
+    scales = np.where(largest < _SMALLEST, 0, largest / np.float32(_LARGEST))
     codes = _lines(n, dims)
     divisors = np.where(scales > 0, scales, 1)
     off, length, most = 0.0, 0.0, 0.0
@@ -85,7 +89,7 @@ def _lines(n: int, dims: int) -> NDArray[np.int8]:
     return codes
 
 
-@njit(cache=True, nogil=True)
+@_jit
 def round_query(q, scales, out):  # type: ignore[no-untyped-def]
     """Fill `out` with whole numbers for ``q · scales``; return what one of them is worth."""
     largest, finite = np.float32(0), True
@@ -93,7 +97,7 @@ def round_query(q, scales, out):  # type: ignore[no-untyped-def]
         size = abs(q[d] * scales[d])
         finite &= size < np.inf
         largest = max(largest, size)
-    if largest == 0 or not finite:
+    if largest < _SMALLEST or not finite:
         out[:] = 0
         return np.float32(0 if finite else np.nan)
     most = np.float32(min(float(_LARGEST_WORD), _LARGEST_SUM / (_LARGEST * len(scales))))
@@ -104,20 +108,23 @@ def round_query(q, scales, out):  # type: ignore[no-untyped-def]
     return largest / most
 
 
-@njit(cache=True, nogil=True)
+@_jit
 def doubt(q, worth, rounded):  # type: ignore[no-untyped-def]
     """How far the product of a query with a rounded row can be from that with the row itself."""
+    length2 = dot(q, q)
+    if worth == 0 or length2 < _SMALLEST:
+        return np.inf
     # Numbers of a query are rounded to the nearest whole one, after three operations in float32.
-    return math.sqrt(dot(q, q)) * rounded.off + 0.51 * worth * rounded.most
+    return math.sqrt(length2) * rounded.off + 0.51 * worth * rounded.most
 
 
-@njit(cache=True, nogil=True)
+@_jit
 def whole_dot(q, codes):  # type: ignore[no-untyped-def]
     """Inner product of a rounded query with a rounded row."""
     return product_sum(q, codes)
 
 
-@njit(cache=True, nogil=True)
+@_jit
 def add_rounded(out, weights, rounded, near, first, last):  # type: ignore[no-untyped-def]
     """``out += Σ_n weights[n] · x_near[n]`` in the columns ``first:last``.
 

@@ -18,7 +18,7 @@ EXTREME_RULES = ("hardest", "random_target")  # look at no score but one target'
 MANY = 1_000_000  # pairs of a neighbourhood that are not looked at one by one
 
 # Reassociation lets counts and sums vectorise; NaN and infinity must stay what they are.
-_jit = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+_jit = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 
 
 @_jit

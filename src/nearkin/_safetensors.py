@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from nearkin._files import replacing
 
 _NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
-          "I8": "|i1", "U8": "|u1", "BOOL": "|b1"}  # fmt: skip
+          "I8": "|i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1",
+          "BOOL": "|b1"}  # fmt: skip
 _DTYPES = {dtype: name for name, dtype in _NAMES.items()}
 _LARGEST_HEADER = 100_000_000
 _CHUNK = 32 << 20
@@ -26,6 +27,11 @@ _CHUNK = 32 << 20
 
 class FileFormatError(ValueError):
     """The file is not what it should be."""
+
+
+def can_hold(dtype: np.dtype[Any]) -> bool:
+    """Whether the format has a name for such numbers."""
+    return dtype.newbyteorder("<").str in _DTYPES
 
 
 def write(
@@ -66,10 +72,12 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[st
     path = Path(path)
     header, start = _header(path)
     metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict):
+        raise FileFormatError(f"{path} is damaged: its metadata is {metadata!r:.60}; get it again")
     size = path.stat().st_size - start
     try:
         arrays = {name: _map(path, start, size, entry) for name, entry in header.items()}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} is damaged or truncated ({error}); get it again") from None
     return arrays, metadata
 
@@ -81,7 +89,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             raise FileFormatError(f"{path} is not a safetensors file, or is truncated")
         try:
             header = json.loads(file.read(length))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise FileFormatError(f"{path} is not a safetensors file") from None
     if not isinstance(header, dict):
         raise FileFormatError(f"{path} is not a safetensors file")

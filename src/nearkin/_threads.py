@@ -4,7 +4,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
@@ -111,4 +111,7 @@ def in_parallel(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) ->
     if n_threads() == 1 or len(ranges) == 1:
         return [work(lo, hi) for lo, hi in ranges]
     futures = [pool().submit(work, lo, hi) for lo, hi in ranges]
-    return [future.result() for future in futures]
+    try:
+        return [future.result() for future in futures]
+    finally:  # nobody goes on behind the back of a caller who was interrupted
+        wait([future for future in futures if not future.cancel()])

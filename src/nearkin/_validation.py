@@ -41,8 +41,14 @@ def check_choice(name: str, value: Any, choices: Any) -> None:
         )
 
 
-def check_number(name: str, value: Any, low: float, *, open_low: bool = False) -> None:
-    """Refuse a parameter that is not a finite number of at least (or, if open, above) `low`."""
-    right = isinstance(value, int | float | np.number) and np.isfinite(value)
-    if not right or value < low or (open_low and value == low):
-        raise ValueError(f"{name}={value!r} must be a number {'>' if open_low else '>='} {low}")
+def check_number(
+    name: str, value: Any, low: float, *, open_low: bool = False, whole: bool = False
+) -> None:
+    """Refuse a parameter that is not a finite number of at least (or, if open, above) `low`.
+
+    A `whole` one has an integer's type, too: it becomes the size of an array.
+    """
+    right = isinstance(value, int | np.integer if whole else int | float | np.number)
+    if not right or not np.isfinite(value) or value < low or (open_low and value == low):
+        kind = "a whole number" if whole else "a number"
+        raise ValueError(f"{name}={value!r} must be {kind} {'>' if open_low else '>='} {low}")

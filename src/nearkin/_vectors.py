@@ -20,7 +20,10 @@ EARLY = 4_000  # bytes that are on their way while a row is read; measured for r
 CACHE = 8 << 20  # bytes; fewer are at hand without asking
 
 # Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
-jit = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+# Division by zero gives infinity, as in numpy: a run that diverges is told of after its epoch.
+jit = njit(
+    cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"}, error_model="numpy"
+)
 
 
 def read_only(array: NDArray[T]) -> NDArray[T]:

@@ -21,6 +21,8 @@ from nearkin._scoring import score
 from nearkin._team import meet, share
 from nearkin._vectors import add_scaled, ask_for, copy, dot, early, jit
 
+# Steps in a block change its norm; where it shrinks a lot, little is left of what is known of it.
+MOST_ALPHA = 4.0
 FEW = 16  # rows that a step adds up as they are; of more, rounding averages out
 
 
@@ -51,7 +53,8 @@ def walk(  # type: ignore[no-untyped-def]
 
     Returns
     -------
-    violations, loss, alpha, norm2
+    violations, loss, alpha, norm2, and the row before which it stopped: `hi`, unless `alpha` left
+    the bounds within which the norm is known well enough
     """
     indptr, indices, n_targets = graph
     rule, margin, temperature, kept_norm = settings
@@ -61,7 +64,8 @@ def walk(  # type: ignore[no-untyped-def]
     words = np.zeros(rounded.codes.shape[1], np.int16)
     mine = slice(*_columns(member, X.shape[1], LINE if len(rounded.codes) > 0 else 1))
     sums = np.empty(mine.stop - mine.start, np.float32)
-    for b in range(lo, hi):
+    b = lo
+    while b < hi and (b == lo or 1 / MOST_ALPHA < alpha < MOST_ALPHA):
         i = rows[b]
         near = indices[indptr[i] : indptr[i + 1]]
         c = all_c[: len(near)]
@@ -88,7 +92,8 @@ def walk(  # type: ignore[no-untyped-def]
             if normalize and row_loss > 0:
                 norm2 += _norm_growth(w[b], Q[b], XB[b], V[b], symmetric)
                 alpha = kept_norm / np.sqrt(norm2)
-    return violations, loss, alpha, norm2
+        b += 1
+    return violations, loss, alpha, norm2, b
 
 
 @jit
@@ -137,8 +142,8 @@ def _catch_up(q, lo, b, XB, G, V, w, symmetric, mine, sums):  # type: ignore[no-
 @jit
 def _norm_growth(w, q, x, v, symmetric):  # type: ignore[no-untyped-def]
     """Growth of the squared Frobenius norm by a step ``w·x·vᵀ`` (or its symmetric part)."""
-    xx, vv, xv = float(dot(x, x)), float(dot(v, v)), float(dot(x, v))
-    first = 2.0 * w * float(dot(q, v))
+    xx, vv, xv = np.float64(dot(x, x)), np.float64(dot(v, v)), np.float64(dot(x, v))
+    first = 2.0 * w * np.float64(dot(q, v))
     if symmetric:
         return first + 0.5 * w * w * (xx * vv + xv * xv)
     return first + w * w * xx * vv

@@ -20,7 +20,7 @@ from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
 from nearkin._course import Course, Journal
 from nearkin._growth import Seen
 from nearkin._holdout import Judge, hold_out
-from nearkin._learning import Learner, Settings, compares_bytes
+from nearkin._learning import TINY, Learner, Settings, compares_bytes
 from nearkin._projection import Projection
 from nearkin._rules import RULES
 from nearkin._validation import check_choice, check_number
@@ -28,7 +28,7 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors import nearest
 from nearkin.similarity import BilinearSimilarity
 
-RUNAWAY_LOSS = 1e6  # under the identity, no loss exceeds the margin plus two
+RUNAWAY_LOSS = 1e3  # under the identity, no loss exceeds the margin plus two
 
 # Parameters that do not change what an epoch does; the seed stands for random_state.
 _NO_MATTER = ("max_epochs", "callback", "verbose", "warm_start", "random_state")
@@ -440,6 +440,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             journal.write()
         except KeyboardInterrupt:
             # Perhaps within a step: good enough to use, not to go on from, so it is not written.
+            learner.project()
             self._show(learner)
             self.interrupted_ = True
             warnings.warn(
@@ -457,16 +458,17 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     def _epoch(self, learner: Learner) -> dict[str, float]:
         began = time.perf_counter()
         violation_rate, loss = learner.epoch()
+        advice = "lower step_size" + ("" if self.normalize else " or set normalize=True")
         if not np.isfinite(learner.matrix).all():
             raise FloatingPointError(
                 f"step_size={self.step_size} diverged: M is no longer finite after epoch "
-                f"{learner.epochs}; lower step_size or set normalize=True"
+                f"{learner.epochs}; {advice}"
             )
         if loss > RUNAWAY_LOSS * self.scale_:
             warnings.warn(
                 f"step_size={self.step_size} lets M run away: the mean loss of epoch "
                 f"{learner.epochs} is {loss / self.scale_:.1e} times the squared row length; "
-                "lower step_size or set normalize=True",
+                f"{advice}",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -487,7 +489,15 @@ class SLNE(BilinearSimilarity, BaseEstimator):
 
 
 def _mean_squared_length(rows: NDArray[np.float32]) -> float:
-    lengths = np.einsum("nd,nd->n", rows, rows)
-    if not lengths.any():
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.einsum("nd,nd->n", rows, rows)
+    mean = float(lengths.mean(dtype=np.float64))
+    if TINY < mean < np.inf:
+        return mean
+    largest = float(np.abs(rows).max())
+    if largest == 0:
         raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
-    return float(lengths.mean(dtype=np.float64))
+    raise ValueError(
+        f"X: its largest number is {largest:.1e}, and the squares of such numbers are beyond "
+        "float32; divide X by it"
+    )

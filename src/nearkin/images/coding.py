@@ -61,7 +61,7 @@ def _best(scores: Floats, half_norms: Floats, found: Indices) -> None:  # pragma
                         _insert(row[j], j, best, found[i])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def _insert(
     score: np.float32, index: int, best: Floats, found: Indices
 ) -> None:  # pragma: no cover
@@ -110,7 +110,7 @@ def codes(
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def _solve_ones(gram: NDArray[np.float64], out: NDArray[np.float64]) -> None:  # pragma: no cover
     """Solve ``gram · out = 1`` by Cholesky; the lower triangle is overwritten with the factor."""
     k = len(out)
@@ -132,7 +132,7 @@ def _solve_ones(gram: NDArray[np.float64], out: NDArray[np.float64]) -> None:  #
         out[a] = total / gram[a, a]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def max_pool(
     weights: Floats, nearest: Indices, cells: Indices, out: Floats
 ) -> None:  # pragma: no cover
