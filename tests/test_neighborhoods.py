@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import oracle
+from nearkin import SLDE, SLNE
 from nearkin.neighborhoods import check_lists, neighborhoods
 
 
@@ -54,11 +55,51 @@ def test_the_given_graph_is_left_as_it_was():
         ([[0.5], [1], [2]], "must be integers"),
         ([1, 2, 0], "shape"),
         (sparse.csr_array((2, 3)), r"\(3, 3\) is expected"),
+        ([[1, 2], [0], [1]], "lists of different lengths; .* n=3.*fill short lists up with -1"),
+        (neighborhoods([[1], [0]], np.array([0, 1])), "neighbourhoods of 2 rows; X has 3"),
     ],
 )
 def test_bad_lists(lists, message):
     with pytest.raises(ValueError, match=message):
         neighborhoods(lists, np.array([0, 1, 0]))
+
+
+def changed_graph(part, place, value):
+    """A graph of ten rows, changed behind scipy's back."""
+    lists = np.array([[(i + 1) % 10, (i + 2) % 10] for i in range(10)], np.int32)
+    ends = np.arange(0, 22, 2, dtype=np.int32)
+    graph = sparse.csr_array((np.ones(20), lists.ravel(), ends), shape=(10, 10))
+    getattr(graph, part)[place] = value
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("indices", 7, 10), "indices from 0 to 10; with 10 rows they must lie between 0 and 9"),
+        (("indices", 7, 2**30), "indices from 0 to 1073741824"),
+        (("indices", 7, -1), "indices from -1 to 9.*a graph leaves out"),
+        (("indptr", 3, 2**20), "not a sound CSR graph .*indptr must not decrease"),
+        (("indptr", 10, 24), "not a sound CSR graph"),
+        (("indptr", 0, -4), "not a sound CSR graph"),
+    ],
+)
+def test_graphs_that_lead_out_of_the_rows(change, message):
+    X, y = np.random.default_rng(0).normal(size=(10, 4)), np.arange(10) % 2
+    fitted = SLNE(n_neighbors=2, max_epochs=1).fit(X, y)
+    for use in (
+        lambda graph: neighborhoods(graph, y),
+        lambda graph: fitted.objective(X, y, neighbors=graph),
+        lambda graph: SLNE().fit(X, y, neighbors=graph),
+        lambda graph: SLDE(n_members=2).fit(X, y, neighbors=graph),
+    ):
+        with pytest.raises(ValueError, match=message):
+            use(changed_graph(*change))
+
+
+def test_a_graph_is_not_copied():
+    graph = changed_graph("indices", 0, 1)
+    assert np.shares_memory(check_lists(graph, 10)[1], graph.indices)
 
 
 @given(lists_and_labels(), st.integers(0, 10_000))
@@ -74,6 +115,44 @@ def test_held_out_rows_are_in_no_list(case, seed):
     ] == [(list(targets), list(impostors)) for targets, impostors in expected]
 
 
+def with_hubs_cut(lists, hub_limit, held):
+    """Neighbours of each row, where a hub takes the lists that rank it highest: the naive form."""
+    n = len(lists)
+    pairs = [
+        (rank, i, int(j))
+        for i in range(n)
+        for rank, j in enumerate(lists[i])
+        if j not in (-1, i) and not held[i] and not held[j]
+    ]
+    limit = max(1, int(hub_limit * (len(pairs) / n)))
+    named_by = [[i for _, i, j in sorted(pairs) if j == row] for row in range(n)]
+    own = [{j for _, i, j in pairs if i == row} for row in range(n)]
+    near = [sorted(own[row] | set(named_by[row][:limit])) for row in range(n)]
+    return near, sum(len(names) > limit for names in named_by)
+
+
+@given(lists_and_labels(), st.sampled_from([1, 1.5, 2]), st.integers(0, 10_000))
+@settings(deadline=None)
+def test_hubs_as_the_naive_form_cuts_them(case, hub_limit, seed):
+    lists, labels = case
+    held = np.random.default_rng(seed).random(len(lists)) < 0.2
+    lists = np.where(lists > 3, lists % 7 % len(lists), lists)  # some are named by many
+    graph = neighborhoods(lists, labels, held=held, hub_limit=hub_limit)
+    near, n_hubs = with_hubs_cut(lists, hub_limit, held)
+    assert graph.n_hubs == n_hubs
+    for i in range(len(lists)):
+        assert sorted([*graph.targets(i), *graph.impostors(i)]) == near[i]
+
+
+def test_a_hub_that_all_rank_first_takes_its_limit():
+    """Within a place of the lists, the first rows come first."""
+    n = 50
+    lists = np.array([[0, (i + 1) % n] for i in range(n)])
+    graph = neighborhoods(lists, np.zeros(n, int), hub_limit=10)
+    assert graph.n_hubs == 1
+    assert graph.targets(0).tolist() == list(range(1, 20))  # 10 times 97 / 50, of 49
+
+
 def test_a_hub_keeps_the_lists_that_rank_it_highest():
     n, k = 30, 4
     lists = np.array([[(i + d) % n for d in range(1, k + 1)] for i in range(n)])
@@ -87,7 +166,7 @@ def test_a_hub_keeps_the_lists_that_rank_it_highest():
     left_out = {i for i in range(n) if 0 in lists[i]} - others - set(lists[0])
     assert len(others) <= 3 * k
     assert left_out
-    assert all(np.flatnonzero(lists[i] == 0)[0] > worst for i in left_out)
+    assert all(np.flatnonzero(lists[i] == 0)[0] >= worst for i in left_out)
     assert all(0 in graph.targets(i) for i in left_out)  # their own lists are not cut
     whole = neighborhoods(lists, np.zeros(n, int))
     np.testing.assert_array_equal(whole.targets(5), graph.targets(5))

@@ -86,7 +86,8 @@ def neighborhoods(
         Rows to leave out: no neighbours of their own, and nobody's neighbours.
     hub_limit : float, optional
         A row that more than `hub_limit` times the mean number of lists name is a hub: of those
-        lists it takes only that many as neighbours, the ones that rank it highest.
+        lists it takes only that many as neighbours, the ones that rank it highest and, among
+        equals, those of the first rows.
 
     Examples
     --------
@@ -102,8 +103,8 @@ def neighborhoods(
     held = read_only(np.zeros(n, bool) if held is None else held)
     codes = read_only(np.ascontiguousarray(labels, np.int64))
     named = _times_named(indptr, indices, held)
-    last_rank, n_hubs = _hubs(indptr, indices, held, named, hub_limit)
-    back = _transposed(indptr, indices, held, named, last_rank)
+    last_rank, spare, n_hubs = _hubs(indptr, indices, held, named, hub_limit)
+    back = _transposed(indptr, indices, held, named, last_rank, spare)
     graph = indptr, indices, *back, held, codes
     degrees, n_targets = np.zeros(n, np.int64), np.zeros(n, np.int32)
     in_threads(partial(_count, *graph, degrees), n)
@@ -115,18 +116,20 @@ def neighborhoods(
 
 def _hubs(  # type: ignore[no-untyped-def]
     indptr, indices, held, named, hub_limit: float | None
-) -> tuple[NDArray[np.int64], int]:
-    """For each row, the lowest place in a list that still counts as naming it."""
+) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
+    """For each row, how many places of a list count in full as naming it, and what is left over.
+
+    The lists that name a hub at the next place share what is left of its limit.
+    """
     longest = int(np.diff(indptr).max(initial=0))
-    last_rank = np.full(len(named), longest, np.int64)
+    last_rank, spare = np.full(len(named), longest, np.int32), np.zeros(len(named), np.int32)
     if hub_limit is None or not named.any():
-        return last_rank, 0
-    limit = int(hub_limit * named.mean())
-    hubs = np.flatnonzero(named > max(1, limit))
-    places = _places(indptr, indices, held, hubs, longest)
-    last_rank[hubs] = (np.cumsum(places, axis=1) <= limit).sum(axis=1)
-    named[hubs] = [row[:last].sum() for row, last in zip(places, last_rank[hubs])]
-    return last_rank, len(hubs)
+        return last_rank, spare, 0
+    limit = max(1, int(hub_limit * named.mean()))
+    hubs = np.flatnonzero(named > limit)
+    _share(_places(indptr, indices, held, hubs, longest), hubs, limit, last_rank, spare)
+    named[hubs] = limit
+    return last_rank, spare, len(hubs)
 
 
 def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
@@ -146,27 +149,69 @@ def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
 
 def check_lists(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Check ready-made neighbour lists and give them as (indptr, indices), as they are."""
-    if isinstance(neighbors, Neighborhoods):
-        return neighbors.indptr, neighbors.indices
-    if sparse.issparse(neighbors):
-        graph = sparse.csr_array(neighbors)
-        if graph.shape != (n, n):
-            raise ValueError(f"neighbors is a graph of shape {graph.shape}; ({n}, {n}) is expected")
-        return graph.indptr, graph.indices
-    lists = np.asanyarray(neighbors)
-    if lists.ndim != 2 or len(lists) != n:
-        raise ValueError(
-            f"neighbors has shape {lists.shape}; an (n, k) array of row indices with n={n}, "
-            "one list for each row of X, is expected"
-        )
-    if not np.issubdtype(lists.dtype, np.integer):
-        raise ValueError(f"neighbors holds {lists.dtype}; row indices must be integers")
-    if lists.size and (lists.max() >= n or lists.min() < -1):
-        raise ValueError(
-            f"neighbors holds indices from {lists.min()} to {lists.max()}; with {n} rows they "
-            f"must lie between 0 and {n - 1} (-1 stands for no neighbour)"
-        )
+    lists = as_lists(neighbors, n)
+    if isinstance(lists, Neighborhoods):
+        return lists.indptr, lists.indices
+    if sparse.issparse(lists):
+        _check_range(lists.indices, 0, n, "a graph leaves out what is not there")
+        return lists.indptr, lists.indices
+    _check_range(lists, -1, n, "-1 stands for no neighbour")
     return np.arange(n + 1) * lists.shape[1], lists.astype(np.int32, copy=False).reshape(-1)
+
+
+def as_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
+    """`Neighborhoods`, a CSR graph or an array, of the right shape; the indices are not read."""
+    if isinstance(neighbors, Neighborhoods):
+        if len(neighbors.n_targets) != n:
+            raise ValueError(
+                f"neighbors holds neighbourhoods of {len(neighbors.n_targets)} rows; X has {n}: "
+                "make them from the same rows"
+            )
+        return neighbors
+    return _as_csr(neighbors, n) if sparse.issparse(neighbors) else _as_array(neighbors, n)
+
+
+def _as_csr(neighbors: Any, n: int) -> sparse.csr_array:
+    if neighbors.shape != (n, n):
+        raise ValueError(f"neighbors is a graph of shape {neighbors.shape}; ({n}, {n}) is expected")
+    try:
+        graph = sparse.csr_array(neighbors)
+        if (graph.indptr[1:] < graph.indptr[:-1]).any():
+            raise ValueError("its indptr must not decrease")
+    except ValueError as error:
+        raise ValueError(
+            f"neighbors is not a sound CSR graph ({error}); give a scipy graph as it was made, or "
+            "an (n, k) array of row indices"
+        ) from None
+    return graph
+
+
+def _as_array(neighbors: Any, n: int) -> NDArray[Any]:
+    expected = (
+        f"an (n, k) array of row indices with n={n}, one list for each row of X, is expected: "
+        "fill short lists up with -1, or give a scipy CSR graph"
+    )
+    try:
+        lists = np.asanyarray(neighbors)
+    except ValueError:
+        raise ValueError(f"neighbors holds lists of different lengths; {expected}") from None
+    if lists.ndim != 2 or len(lists) != n:
+        raise ValueError(f"neighbors has shape {lists.shape}; {expected}")
+    return lists
+
+
+def _check_range(indices: NDArray[Any], low: int, n: int, remark: str) -> None:
+    """Refuse indices that are no rows: compiled code would read beyond its arrays."""
+    if not np.issubdtype(indices.dtype, np.integer):
+        raise ValueError(f"neighbors holds {indices.dtype}; row indices must be integers")
+    if not indices.size:
+        return
+    least, most = indices.min(), indices.max()
+    if least < low or most >= n:
+        raise ValueError(
+            f"neighbors holds indices from {least} to {most}; with {n} rows they must lie between "
+            f"0 and {n - 1} ({remark})"
+        )
 
 
 @njit(cache=True, nogil=True)
@@ -197,8 +242,19 @@ def _places(indptr, indices, held, hubs, longest):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True)
-def _transposed(indptr, indices, held, named, last_rank):  # type: ignore[no-untyped-def]
-    """Who names each row, in ascending order."""
+def _share(places, hubs, limit, last_rank, spare):  # type: ignore[no-untyped-def]
+    """Whole places of a list while the limit allows; a hub is named more often than that."""
+    for h in range(len(hubs)):
+        rank, left = 0, limit
+        while places[h, rank] <= left:
+            left -= places[h, rank]
+            rank += 1
+        last_rank[hubs[h]], spare[hubs[h]] = rank, left
+
+
+@njit(cache=True, nogil=True)
+def _transposed(indptr, indices, held, named, last_rank, spare):  # type: ignore[no-untyped-def]
+    """Who names each row, in ascending order; uses up `spare`."""
     t_indptr = np.zeros(len(named) + 1, np.int64)
     copy(t_indptr[1:], np.cumsum(named))
     t_indices, at = np.empty(t_indptr[-1], np.int32), t_indptr[:-1].copy()
@@ -206,9 +262,14 @@ def _transposed(indptr, indices, held, named, last_rank):  # type: ignore[no-unt
         if not held[i]:
             for rank in range(indptr[i + 1] - indptr[i]):
                 j = indices[indptr[i] + rank]
-                if j >= 0 and j != i and not held[j] and rank < last_rank[j]:
-                    t_indices[at[j]] = i
-                    at[j] += 1
+                if j < 0 or j == i or held[j] or rank > last_rank[j]:
+                    continue
+                if rank == last_rank[j]:
+                    if spare[j] == 0:
+                        continue
+                    spare[j] -= 1
+                t_indices[at[j]] = i
+                at[j] += 1
     return t_indptr, t_indices
 
 
