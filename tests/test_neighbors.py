@@ -81,11 +81,20 @@ def test_read_only_memory_map(rows, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"k": 0}, "between 1 and 399"),
+        ({"k": 0}, "k=0 must be a whole number >= 1"),
+        ({"k": 2.5}, r"k=2\.5 must be a whole number >= 1"),
         ({"k": 400}, "between 1 and 399"),
         ({"k": 3, "index": "nonsense"}, "index='nonsense' is not understood"),
         ({"k": 3, "index": 7}, "index=7 must be"),
         ({"k": 3, "index": "IVF4096,Flat"}, "cannot be trained on 400 rows"),
+        ({"k": 3, "index": "IVF10,Flat;foo=3"}, r"'foo=3' \(could not set parameter foo\); after"),
+        ({"k": 3, "index": "IVF10,Flat;nprobe"}, r"does not take the settings 'nprobe' \(could"),
+        ({"k": 3, "index": "IVF10,Flat;nprobe=0"}, "nprobe=0' cannot be searched"),
+        ({"k": 3, "index": "IDMap,Flat"}, r"'IDMap,Flat' cannot hold rows.*\(add does not.*use '"),
+        ({"k": 3, "index": "exact;foo"}, "'exact' takes no settings"),
+        ({"k": 3, "index": "auto;foo=1"}, "'auto' takes one setting, a recall"),
+        ({"k": 3, "index": "auto;recall=1.5"}, "'auto' takes one setting, a recall between 0 and"),
+        ({"k": 3, "index": "cells;recall"}, "such as 'cells;recall=0.9'"),
         ({"k": 3, "queries": np.zeros((2, 5))}, "queries has 5 columns where 9"),
         ({"k": 3, "queries": [[np.nan] * 9]}, "queries contains NaN"),
     ],
@@ -93,6 +102,27 @@ def test_read_only_memory_map(rows, tmp_path):
 def test_bad_input(rows, arguments, message):
     with pytest.raises(ValueError, match=message):
         nearest(rows, **arguments)
+
+
+@pytest.mark.parametrize("index", [7, "exact;foo", "cells;recall=2"])
+def test_no_folder_for_a_bad_index(rows, index, tmp_path):
+    with pytest.raises(ValueError, match="index="):
+        nearest(rows, 3, index=index, out=tmp_path / "lists")
+    assert not (tmp_path / "lists").exists()
+
+
+def test_one_row_has_no_neighbours():
+    with pytest.raises(ValueError, match=r"X has one row.*at least two rows"):
+        nearest([[1.0, 2.0]], 1)
+    assert nearest([[1.0, 2.0]], 1, queries=[[0.0, 0.0]])[0].tolist() == [[0]]
+
+
+def test_auto_takes_a_recall_for_when_it_is_not_exact(rows, monkeypatch):
+    exact = nearest(rows, 5)[0]
+    np.testing.assert_array_equal(nearest(rows, 5, index="auto;recall=0.9")[0], exact)
+    monkeypatch.setattr("nearkin._choice.EXACT_ROWS", 100)
+    cells = nearest(rows, 5, index="cells;recall=0.9")[0]
+    np.testing.assert_array_equal(nearest(rows, 5, index="auto;recall=0.9")[0], cells)
 
 
 @pytest.mark.parametrize("X", [np.zeros(3), np.zeros((0, 3)), np.zeros((3, 0)), [["a"], ["b"]]])

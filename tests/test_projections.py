@@ -47,8 +47,14 @@ def test_even_partition_when_d_is_left_out():
     assert {P.matrix().shape for P in make_projections("pca", rows(), 3, None, rng(0))[0]} == {
         (4, 12)
     }
-    with pytest.warns(UserWarning, match="12 columns make 12 blocks"):
-        assert len(make_projections("pca", rows(), 20, None, rng(0))[0]) == 12
+
+
+@pytest.mark.parametrize("d", [None, 1])
+def test_no_more_blocks_than_columns(d):
+    with pytest.warns(UserWarning, match="n_members=20 .* 12 columns; 12 members are used"):
+        assert len(make_projections("pca", rows(), 20, d, rng(0))[0]) == 12
+    assert len(make_projections("random", rows(), 20, d, rng(0))[0]) == 20
+    assert len(make_projections("mixed", rows(), 40, d, rng(0))[0]) == 40
 
 
 def test_fewer_rows_than_directions():
@@ -70,6 +76,7 @@ def test_directions_from_some_of_the_rows():
         ("pca", 2, 13, "n_components=13 must lie between 1 and the 12"),
         ("random", 2, 0, "n_components=0"),
         ("pca", 4, 4, "need 16 principal directions"),
+        ("pca", 20, 2, "need 40 principal directions"),
         ("nonsense", 2, 2, "projection='nonsense'"),
         ([np.ones((2, 5))], 1, None, r"shape \(2, 5\); \(d, 12\)"),
         ([np.ones(12)], 1, None, r"shape \(12,\)"),

@@ -3,6 +3,7 @@ import resource
 import signal
 import threading
 import time
+import warnings
 
 import joblib
 import numpy as np
@@ -23,7 +24,7 @@ from samples import blobs
 EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0}
 
 
-@parametrize_with_checks([SLDE(SLNE(max_epochs=2), n_members=2)])
+@parametrize_with_checks([SLDE(), SLDE(SLNE(max_epochs=2), n_members=2)])
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -298,6 +299,10 @@ def test_a_folder_that_is_a_file(data, tmp_path):
         ({"projection": [np.ones((2, 3))]}, r"\(d, 12\) is expected"),
         ({"weights": "luck"}, "weights='luck'"),
         ({"n_members": 0}, "n_members=0"),
+        ({"n_members": 2.5}, r"n_members=2\.5 must be a whole number"),
+        ({"learner": SLNE(n_neighbors=2.5)}, r"n_neighbors=2\.5 must be a whole number"),
+        ({"learner": SLNE(index=3)}, "index=3 must be a string"),
+        ({"learner": SLNE(index="exact;foo")}, "'exact' takes no settings"),
         ({"learner": LMNN(), "joint_epochs": 1}, "needs SLNE as learner"),
         ({"weights": "accuracy", "own_neighbors": True}, "own_neighbors=False"),
     ],
@@ -305,6 +310,43 @@ def test_a_folder_that_is_a_file(data, tmp_path):
 def test_bad_parameters(data, settings, message):
     with pytest.raises(ValueError, match=message):
         SLDE(**settings).fit(*data)
+
+
+def test_lists_of_different_lengths(data):
+    X, y = data
+    lists = [[1, 2], *([0] for _ in X[1:])]
+    with pytest.raises(ValueError, match="neighbors holds lists of different lengths"):
+        SLDE(n_members=2).fit(X, y, neighbors=lists)
+
+
+def test_one_row_has_no_objective(data):
+    X, y = data
+    model = SLDE(SLNE(**EASY), n_members=2).fit(X, y)
+    with pytest.raises(ValueError, match="X has one row"):
+        model.objective(X[:1], y[:1])
+
+
+@pytest.mark.parametrize("own_neighbors", [False, True])
+def test_more_neighbours_than_rows(data, own_neighbors):
+    """One warning, as from SLNE alone, at the call of fit; and what all other rows would give."""
+    X, y = data
+    settings = {"n_members": 3, "own_neighbors": own_neighbors, "random_state": 0}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        many = SLDE(SLNE(n_neighbors=500, max_epochs=1), **settings).fit(X, y)
+    (warning,) = caught
+    with pytest.warns(UserWarning, match="n_neighbors=500 but X has 240 rows; 239 are") as alone:
+        SLNE(n_neighbors=500, max_epochs=1).fit(X, y)
+    assert str(warning.message) == str(alone[0].message)
+    assert warning.filename == __file__
+    all_others = SLDE(SLNE(n_neighbors=239, max_epochs=1), **settings).fit(X, y)
+    np.testing.assert_array_equal(many.matrix_, all_others.matrix_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # lists that are there, and learners that ask for none
+        SLDE(SLNE(n_neighbors=500, max_epochs=1)).fit(X, y, neighbors=nearest(X, 10)[0])
+        few = np.concatenate([X[y == label][:10] for label in np.unique(y)])
+        labels = np.repeat(np.arange(len(np.unique(y))), 10)
+        SLDE(NeighborhoodComponentsAnalysis(max_iter=5), n_members=2).fit(few, labels)
 
 
 def test_local_order_follows_the_whole_space(data, monkeypatch):

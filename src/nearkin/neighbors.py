@@ -6,17 +6,18 @@ are Euclidean and exact for the rows that were found, whatever the index compute
 """
 
 import os
+import warnings
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearkin._choice import EXACT_ROWS, build
+from nearkin._choice import EXACT_ROWS, build, check_index
 from nearkin._exact import Exact
 from nearkin._indexes import blocks
 from nearkin._lists import QUERY_BLOCK, Neighbors, by_distance, near_rows
 from nearkin._progress import track
 from nearkin._shards import nearest_in_shards
-from nearkin._validation import as_rows
+from nearkin._validation import as_rows, check_number
 
 __all__ = ["EXACT_ROWS", "NeighborIndex", "nearest", "recall"]
 
@@ -46,7 +47,7 @@ def nearest(
         recall that it measures on a sample (0.95; ``"cells;recall=0.9"``); any faiss
         index-factory string such as ``"IVF1024,Flat"``, ``"HNSW32"`` or, for hashing, ``"LSH"``,
         with search parameters after a semicolon (``"IVF1024,Flat;nprobe=64"``); or
-        ``"auto"``: exact up to 100,000 rows, then cells.
+        ``"auto"``: exact up to 100,000 rows, then cells (``"auto;recall=0.9"``: at that recall).
     out : path, optional
         Folder for lists that are too many for memory or too dear to lose: the search is cut into
         shards, each kept when it is done, and a second call finds the missing ones. What is
@@ -73,6 +74,7 @@ def nearest(
         raise ValueError("out= keeps the lists of the rows of X themselves; leave out queries")
     rows = as_rows(X, "X")
     _check_k(k, len(rows), alone=True)
+    check_index(index)  # before a folder is made for it
     return nearest_in_shards(rows, k, out, index, n_jobs, verbose)
 
 
@@ -125,10 +127,24 @@ def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int =
     return float(hits / near.size)
 
 
+def no_more_than_rows(n_neighbors: int, n: int) -> int:
+    """`n_neighbors`, or as many as each of `n` rows has, with a warning to whoever calls `fit`.
+
+    For a method that `fit` calls.
+    """
+    k = min(n_neighbors, n - 1)
+    if k < n_neighbors:
+        warnings.warn(f"n_neighbors={n_neighbors} but X has {n} rows; {k} are used", stacklevel=4)
+    return k
+
+
 def _check_k(k: int, n: int, alone: bool) -> None:
     """Refuse to look for more neighbours than there are rows."""
+    if alone and n == 1:
+        raise ValueError("X has one row, which has no neighbours; at least two rows are needed")
+    check_number("k", k, 1, whole=True)
     most = n - 1 if alone else n
-    if not 1 <= k <= most:
+    if k > most:
         raise ValueError(
             f"k={k} neighbours were asked of {n} rows; "
             f"k must be between 1 and {most}: lower k or add rows"

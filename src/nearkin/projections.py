@@ -111,15 +111,20 @@ def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple
     d = max(1, D // n_members) if n_components is None else n_components
     if not 1 <= d <= D:
         raise ValueError(f"n_components={d} must lie between 1 and the {D} columns of X")
-    if kind != "pca" or n_members * d <= D:
+    if kind != "pca":
         return d, n_members
-    if n_components is not None:
+    made = min(n_members, D)  # a block has a column at the least
+    if made * d > D:
         raise ValueError(
             f"n_members={n_members} blocks of n_components={d} need {n_members * d} principal "
             f"directions, but X has n_features={D}; lower one of them or use projection='random'"
         )
-    warnings.warn(f"n_members={n_members}, but {D} columns make {D} blocks", stacklevel=4)
-    return d, D
+    if made < n_members:
+        warnings.warn(
+            f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used",
+            stacklevel=4,
+        )
+    return d, made
 
 
 def _given(P: Any, D: int) -> Fixed:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from nearkin import _memory
 from nearkin._blas import multiply_into, serial_blas
+from nearkin._choice import check_index
 from nearkin._holdout import hold_out
 from nearkin._joint import Member, refine
 from nearkin._members import (
@@ -30,8 +31,8 @@ from nearkin._members import (
 )
 from nearkin._partition import cells_of
 from nearkin._validation import check_choice, check_number
-from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
-from nearkin.neighbors import nearest
+from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
+from nearkin.neighbors import nearest, no_more_than_rows
 from nearkin.projections import Projection, make_projections
 from nearkin.similarity import BilinearSimilarity
 from nearkin.slne import SLNE
@@ -57,7 +58,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
     projection : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
         Consecutive blocks of principal directions, random matrices, or half of each.
     n_members : int
-        Size of the ensemble, N_E.
+        Size of the ensemble, N_E; with ``"pca"`` at most the number of columns.
     n_components : int, optional
         d; the columns evenly shared among the members if left out.
     pca_rows : int, optional
@@ -166,13 +167,15 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         self._check_parameters()
         _memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
+        neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
         self._check_memory(rows, neighbors)
+        k = self._near(len(rows), neighbors)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         self.projections_, self.energies_ = make_projections(
             self.projection, rows, self.n_members, self.n_components, rng, self.pca_rows
         )
-        learners = self._learners(rng)
-        hoods, held, voters = self._hoods(rows, labels, neighbors, rng)
+        learners = self._learners(rng, k)
+        hoods, held, voters = self._hoods(rows, labels, neighbors, rng, k)
         with tempfile.TemporaryDirectory(prefix="nearkin-") as temporary:
             folder = self._folder(rows, labels, hoods, Path(self.cache_dir or temporary), learners)
             self._learn(folder, rows, learners, (labels, hoods, held, voters))
@@ -189,8 +192,10 @@ class SLDE(BilinearSimilarity, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_choice("weights", self.weights, ["equal", "accuracy"])
-        check_number("n_members", self.n_members, 1)
-        check_number("joint_epochs", self.joint_epochs, 0)
+        check_number("n_members", self.n_members, 1, whole=True)
+        check_number("joint_epochs", self.joint_epochs, 0, whole=True)
+        check_number("n_neighbors", self.n_neighbors, 1, whole=True)
+        check_index(self.index)
         if self.joint_epochs and not isinstance(self._prototype, SLNE):
             raise ValueError(
                 f"joint_epochs={self.joint_epochs} needs SLNE as learner, not "
@@ -232,24 +237,37 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         self.scale_ = float(np.einsum("nd,nd->n", rows, rows).mean(dtype=np.float64))
         return rows, labels
 
-    def _learners(self, rng: np.random.Generator) -> list[Any]:
+    def _near(self, n: int, neighbors: NeighborLists | None) -> int:
+        """Neighbours that are looked for, a row: the learner's number or all others."""
+        ready = neighbors is not None and not self.own_neighbors
+        if ready or not hasattr(self._prototype, "n_neighbors"):
+            return min(self.n_neighbors, n - 1)
+        return no_more_than_rows(self.n_neighbors, n)
+
+    def _learners(self, rng: np.random.Generator, k: int) -> list[Any]:
         """One learner a member, all seeds drawn before any work is given out."""
         learners = [clone(self._prototype) for _ in self.projections_]
         for learner in learners:
+            if self.own_neighbors and isinstance(learner, SLNE):
+                learner.set_params(n_neighbors=k)  # the warning was given, once for all
             seed = int(rng.integers(2**31 - 1))
             if "random_state" in learner.get_params():
                 learner.set_params(random_state=seed)
         return learners
 
     def _hoods(
-        self, rows: Array, labels: Any, neighbors: NeighborLists | None, rng: np.random.Generator
+        self,
+        rows: Array,
+        labels: Any,
+        neighbors: NeighborLists | None,
+        rng: np.random.Generator,
+        k: int,
     ) -> tuple[Neighborhoods | None, NDArray[np.bool_], NDArray[np.int32]]:
         """The shared graph, the rows held out from it and their neighbours."""
         held, voters = np.zeros(len(rows), bool), np.empty((0, 1), np.int32)
         if self.own_neighbors:
             return None, held, voters
         if neighbors is None:
-            k = min(self.n_neighbors, len(rows) - 1)
             neighbors = nearest(rows, k, index=self.index, verbose=self.verbose)[0]
         if self.weights == "accuracy":
             held, voters = hold_out(neighbors, labels, HELD_OUT, rng)
