@@ -49,6 +49,8 @@ def test_tally_against_loops(kind, seed, sharpness):
     got = Vote(kind, sharpness).tally(scores, labels, 3)
     for i in range(4):
         s = scores[i].astype(float)
+        if s.max() <= 0 and kind in ("similarity", "power"):
+            s -= 1.1 * s.min()
         weight = {
             "similarity": s,
             "power": np.sign(s) * np.abs(s / np.abs(s).max()) ** sharpness,
@@ -56,6 +58,8 @@ def test_tally_against_loops(kind, seed, sharpness):
             "top": (s.argsort()[::-1].argsort() < sharpness).astype(float),
         }[kind]
         expected = [weight[labels[i] == c].sum() for c in range(3)]
+        if min(expected) < 0:
+            expected = [e if c in labels[i] else -np.inf for c, e in enumerate(expected)]
         np.testing.assert_allclose(got[i], expected, atol=6e-3 if kind == "top" else 1e-4)
 
 
@@ -63,6 +67,74 @@ def test_absent_neighbours_do_not_vote():
     scores = np.array([[0.3, -np.inf, -np.inf]], np.float32)
     for kind in KINDS:
         assert Vote(kind, 2.0).tally(scores, np.array([[1, 0, 0]]), 2).argmax() == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.integers(0, 500))
+@settings(deadline=None, max_examples=25)
+def test_votes_are_those_of_the_list_without_its_gaps(kind, seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(-2, 4, (1, 6)).astype(np.float32)
+    labels = rng.integers(0, 3, (1, 6))
+    there = rng.random(6) < 0.6
+    there[rng.integers(6)] = True
+    gaps = np.where(there, scores, -np.inf).astype(np.float32)
+    one = Vote(kind, 2.0).tally(gaps, labels, 3)
+    two = Vote(kind, 2.0).tally(scores[:, there], labels[:, there], 3)
+    np.testing.assert_allclose(one, two, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.integers(0, 500), st.sampled_from([-3.0, -1.0, 0.0, 1.0]))
+@settings(deadline=None, max_examples=40)
+def test_only_a_class_with_voters_wins(kind, seed, shift):
+    rng = np.random.default_rng(seed)
+    scores = (rng.integers(-2, 3, (30, 4)) + shift).astype(np.float32)
+    scores[rng.random(scores.shape) < 0.3] = -np.inf
+    labels = rng.integers(0, 5, (30, 4))
+    tally = Vote(kind, 2.0).tally(scores, labels, 5)
+    p = probabilities(tally)
+    assert p.dtype == np.float32
+    assert (p >= 0).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+    for i in range(30):
+        voted = set(labels[i, np.isfinite(scores[i])])
+        if voted:
+            assert tally[i].argmax() in voted
+            assert p[i].argmax() in voted
+            assert p[i, tally[i].argmax()] == p[i].max()
+            assert not p[i, [c for c in range(5) if c not in voted]].any()
+
+
+@pytest.mark.parametrize("kind", ["similarity", "power"])
+@given(st.integers(0, 500))
+@settings(deadline=None, max_examples=25)
+def test_votes_of_similarities_that_are_not_negative_are_plain_sums(kind, seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.random((4, 6)).astype(np.float32)
+    labels = rng.integers(0, 5, (4, 6))
+    weights = scores
+    if kind == "power":
+        weights = (scores / scores.max(axis=1, keepdims=True)) ** np.float32(3)
+    sums = [np.bincount(row, w, minlength=5) for row, w in zip(labels, weights)]
+    tally = Vote(kind, 3.0).tally(scores, labels, 5)
+    np.testing.assert_array_equal(tally, np.float32(sums))
+    shares = tally / tally.sum(axis=1, keepdims=True)
+    np.testing.assert_array_equal(probabilities(tally), shares)
+
+
+@pytest.mark.parametrize("vote", ["similarity", "power"])
+@pytest.mark.parametrize("k", [3, 50])
+def test_minus_squared_distances_vote_about_as_well_as_counting(vote, k):
+    X, y = load_digits(return_X_y=True)
+    model = SoftVotingKNN(MinusDistance(), n_neighbors=k, vote=vote).fit(X[:1500], y[:1500])
+    counted = SoftVotingKNN(n_neighbors=k, vote="top", sharpness=k).fit(X[:1500], y[:1500])
+    assert model.score(X[1500:], y[1500:]) > counted.score(X[1500:], y[1500:]) - 0.02
+
+
+class MinusDistance:
+    def similarity(self, X, Z):
+        return -((X[:, None] - Z[None]) ** 2).sum(axis=-1)
 
 
 @given(st.integers(0, 500))
@@ -185,6 +257,44 @@ def test_any_object_with_a_similarity():
     np.testing.assert_array_equal(model.predict(X), plain.predict(X))
 
 
+@pytest.mark.parametrize("vote", KINDS)
+def test_missing_neighbours_do_not_vote_whatever_the_similarity(vote):
+    X, y = blobs(n=200)
+    order = np.argsort(y, kind="stable")  # the last row is of the last class
+    X, y = X[order], y[order]
+    lists = nearest(X[:-1], 8, queries=X)[0]
+    lists[np.random.default_rng(0).random(lists.shape) < 0.6] = -1
+    model = SoftVotingKNN(NoMatrix(), vote=vote).fit(X, y)
+    plain = SoftVotingKNN(vote=vote).fit(X, y)
+    one, two = (m.predict_proba(X, neighbors=lists) for m in (model, plain))
+    np.testing.assert_allclose(one, two, atol=1e-4)
+    for p, row in zip(one, lists):
+        if (row >= 0).any():
+            assert set(np.flatnonzero(p)) <= set(y[row[row >= 0]])
+
+
+def test_a_similarity_of_the_wrong_shape_is_named():
+    class Flat:
+        def similarity(self, X, Z):
+            return (X @ Z.T).ravel()
+
+    X, y = blobs(n=60)
+    model = SoftVotingKNN(Flat(), n_neighbors=5, vote="power").fit(X, y)
+    with pytest.raises(ValueError, match=r"Flat\.similarity\(X, Z\) gave shape \(5,\)"):
+        model.predict(X)
+
+
+def test_a_query_without_voters_gets_the_class_frequencies():
+    X, y = blobs(n=200)
+    y = np.where(y > 1, 1, y) * 7  # the frequent class is not the first
+    model = SoftVotingKNN(vote="power").fit(X, y)
+    nobody = np.full((3, 4), -1)
+    share = np.bincount(y // 7) / 200
+    np.testing.assert_allclose(model.predict_proba(X[:3], neighbors=nobody), [share] * 3, rtol=1e-6)
+    assert (model.predict(X[:3], neighbors=nobody) == 7).all()
+    assert model.predict_top(X[:1], 2, neighbors=sparse.csr_array((1, 200))).tolist() == [[7, 0]]
+
+
 def test_a_learner_that_knows_nothing_of_neighbours():
     class NCA(NeighborhoodComponentsAnalysis):
         def similarity(self, X, Z):
@@ -211,6 +321,55 @@ def test_neighbours_given():
         found.predict(X[test], neighbors=near + 250)
 
 
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
+def test_a_graph_votes_as_its_lists_do(kind, monkeypatch):
+    X, y = blobs(n=300)
+    model = SoftVotingKNN(SLNE(max_epochs=2), random_state=0).fit(X[:250], y[:250])
+    lists = np.sort(nearest(X[:250], 20, queries=X[250:])[0], axis=1)
+    lists[np.arange(20) >= np.random.default_rng(0).integers(0, 21, (50, 1))] = -1
+    lists[0], lists[7] = -1, -1
+    row, place = np.nonzero(lists >= 0)
+    entries = np.zeros(len(row))  # values do not count
+    graph = kind(sparse.coo_array((entries, (row, lists[row, place])), shape=(50, 250)))
+    monkeypatch.setattr("nearkin.voting._VOTE_CELLS", 150)  # several blocks of queries
+    for ask in (model.predict, model.predict_proba, model.predict_top):
+        few = {"n": 3} if ask == model.predict_top else {}
+        one, two = (ask(X[250:], neighbors=given, **few) for given in (graph, lists))
+        np.testing.assert_array_equal(one, two)
+
+
+def test_lists_that_cannot_vote():
+    X, y = blobs(n=100)
+    model = SoftVotingKNN(vote="power").fit(X, y)
+    ends, entries = np.array([0, 1, 2]), np.ones(2)
+    for neighbors, message in [
+        (np.array([[0], [100]]), r"from 0 to 100; with 100 stored rows .* between 0 and 99"),
+        (np.array([[0], [-2]]), "from -2 to 0"),
+        (sparse.csr_array((entries, np.array([3, 100]), ends), shape=(2, 100)), "from 3 to 100"),
+        (sparse.csr_array((entries, np.array([3, -1]), ends), shape=(2, 100)), "from -1 to 3"),
+        (sparse.csr_array((2, 99)), r"graph of shape \(2, 99\); \(2, 100\) is expected"),
+        (np.array([[0.0], [1.0]]), "holds float64"),
+        (np.empty((2, 0), int), r"shape \(2, 0\)"),
+        ([[0, 1], [2]], "different lengths"),
+    ]:
+        for ask in (model.predict, model.predict_proba):
+            with pytest.raises(ValueError, match=message):
+                ask(X[:2], neighbors=neighbors)
+    plain = SoftVotingKNN(hub_share=0.5)  # no learner that would look at the lists
+    with pytest.raises(ValueError, match="from 100 to 100"):
+        plain.fit(X, y, neighbors=np.full((100, 3), 100))
+    with pytest.raises(ValueError, match="at least one neighbour"):
+        plain.fit(X, y, neighbors=np.empty((100, 0), int))
+
+
+def test_more_lists_than_queries_are_refused_in_every_block(monkeypatch):
+    X, y = blobs(n=100)
+    model = SoftVotingKNN(vote="power").fit(X, y)
+    monkeypatch.setattr("nearkin.voting._VOTE_CELLS", 16)  # four queries a block
+    with pytest.raises(ValueError, match="one list for each of the 8"):
+        model.predict(X[:8], neighbors=np.zeros((12, 2), int))
+
+
 def test_grid_search_reaches_the_learner():
     X, y = blobs(n=150)
     grid = {"similarity__margin": [0.0, 0.1], "preprocess__whitening": [0.0, 0.5]}
@@ -229,11 +388,30 @@ def test_sparse_rows_through_the_preprocessing():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"vote": "loud"}, "vote='loud'"), ({"n_neighbors": 0}, "n_neighbors=0"),
-     ({"vote": "power", "sharpness": 0}, "sharpness=0")],
+     ({"vote": "power", "sharpness": 0}, "sharpness=0"),
+     ({"n_neighbors": 2.5}, r"n_neighbors=2\.5 must be a whole number"),
+     ({"similarity": "cosine"}, "similarity='cosine' is a str, which has no method 'similarity'"),
+     ({"similarity": SLNE}, r"similarity is the class SLNE; give an object, SLNE\(\)"),
+     ({"preprocess": "pca"}, "preprocess='pca' is a str, which has no method 'transform'"),
+     ({"preprocess": Preprocess}, r"preprocess is the class Preprocess")],
 )  # fmt: skip
 def test_bad_parameters(settings, message):
     with pytest.raises(ValueError, match=message):
         SoftVotingKNN(**settings).fit(*blobs(n=50))
+
+
+@pytest.mark.parametrize("vote", ["auto", "power"])
+def test_bad_calibration(vote):
+    X, y = blobs(n=50)
+    for calibration, message in [
+        (X, "calibration is a ndarray; a pair is expected"),
+        ((X, y, y), "calibration is a tuple of 3; a pair"),
+        ((X, y[:5]), r"rows of shape \(50, 12\) and labels of shape \(5,\)"),
+        ((X, y[:, None]), r"labels of shape \(50, 1\)"),
+        ((X[0], y[:12]), r"rows of shape \(12,\)"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SoftVotingKNN(vote=vote).fit(X, y, calibration=calibration)
 
 
 def test_bad_questions():
@@ -242,10 +420,14 @@ def test_bad_questions():
     for call, message in [
         (lambda: model.predict(X[:, :3]), "3 features"),
         (lambda: model.predict_top(X, n=9), "n=9 must lie between 1 and the 4"),
-        (lambda: model.kneighbors(X, 51), "between 1 and 50"),
+        (lambda: model.predict_top(X, n=2.5), r"n=2\.5 must be a whole number"),
+        (lambda: model.kneighbors(X, 2.5), r"n_neighbors=2\.5 must be a whole number"),
+        (lambda: model.kneighbors(X, 51), "between 1 and 50.*raise n_neighbors of the model"),
+        (lambda: model.kneighbors(X, 0), "n_neighbors=0 must lie"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()
+    assert model.set_params(n_neighbors=51).kneighbors(X, 51)[0].shape == (80, 51)
     with pytest.warns(UserWarning, match="all of them vote"):
         SoftVotingKNN(n_neighbors=81, vote="power").fit(X, y)
 

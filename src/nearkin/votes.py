@@ -9,11 +9,25 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 
 
+# Where no similarity is positive, votes count from a tenth beyond the least similar voter: it still
+# has a vote, so that among equals the majority wins.
+_FROM = np.float32(1.1)
+
+
+def _lifted(scores: Array) -> Array:
+    """Similarities such as minus distances, made positive: their sums would favour few voters."""
+    negative = scores.max(axis=1, keepdims=True) <= 0
+    if not negative.any():
+        return scores
+    return np.where(negative, scores - _FROM * scores.min(axis=1, keepdims=True), scores)
+
+
 def _similarity(scores: Array, _: float) -> Array:
-    return scores
+    return _lifted(scores)
 
 
 def _power(scores: Array, p: float) -> Array:
+    scores = _lifted(scores)
     # Divided by the largest, which changes no decision and cannot overflow.
     largest = np.abs(scores).max(axis=1, keepdims=True)
     return np.sign(scores) * (np.abs(scores) / np.maximum(largest, 1e-30)) ** np.float32(p)
@@ -45,6 +59,9 @@ class Vote:
     ``similarity``: the paper's, votes are the similarities; ``power``: sign(s)·|s|^sharpness;
     ``softmax``: exp(s / sharpness); ``top``: one vote each for the `sharpness` most similar.
 
+    Where no similarity in a row is positive, as with minus distances, ``similarity`` and ``power``
+    count from just below the least of them.
+
     Examples
     --------
     >>> scores, labels = np.array([[0.9, 0.5, 0.5]], np.float32), np.array([[0, 1, 1]])
@@ -58,15 +75,30 @@ class Vote:
     sharpness: float = 1.0
 
     def tally(self, scores: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
-        """Sum the votes of each row's neighbours by class; a score of −inf has no vote."""
+        """Sum the votes of each row's neighbours by class; a score of −inf has no vote.
+
+        A class without a voter has 0, or −inf where that would put it before one that has voters.
+        """
         absent = np.isneginf(scores)
-        if absent.any():
+        if absent.any() and self.kind != "top":  # which ranks them last by itself
             least = np.where(absent, np.inf, scores).min(axis=1, keepdims=True)
             scores = np.where(absent, np.where(np.isfinite(least), least, 0), scores)
         weights = np.where(absent, 0, KINDS[self.kind](scores, self.sharpness))
         cell = np.arange(len(scores))[:, None] * n_classes + labels
         votes = np.bincount(cell.ravel(), weights.ravel(), minlength=len(scores) * n_classes)
-        return votes.reshape(len(scores), n_classes).astype(np.float32)
+        tally = votes.reshape(len(scores), n_classes).astype(np.float32)
+        _put_last(tally, labels, absent)
+        return tally
+
+
+def _put_last(tally: Array, labels: NDArray[np.integer], absent: NDArray[np.bool_]) -> None:
+    """Let no class without a voter win by its 0 over votes that are negative or all zero."""
+    rows = np.flatnonzero((tally.min(axis=1) < 0) | (tally.max(axis=1) <= 0))
+    row, place = np.nonzero(~absent[rows])
+    voted = np.zeros((len(rows), tally.shape[1]), bool)
+    voted[row, labels[rows[row], place]] = True
+    bare = ~voted & voted.any(axis=1, keepdims=True)
+    tally[rows] = np.where(bare, -np.inf, tally[rows])
 
 
 def candidates(scores: Array) -> list[Vote]:
@@ -122,8 +154,10 @@ def quality(
 
 
 def probabilities(votes: Array) -> Array:
-    """Votes as shares of one; negative votes are lifted so that the order stays."""
-    lifted = votes - np.minimum(votes.min(axis=1, keepdims=True), 0)
+    """Votes as shares of one; negative votes are lifted so that the order stays, −inf has none."""
+    there = ~np.isneginf(votes)
+    lifted = np.where(there, votes, 0)
+    lifted = np.where(there, lifted - lifted.min(axis=1, keepdims=True, initial=0), 0)
     total = lifted.sum(axis=1, keepdims=True)
-    even = np.float32(1 / votes.shape[1])
+    even = (there / there.sum(axis=1, keepdims=True)).astype(np.float32)
     return np.where(total > 0, lifted / np.where(total > 0, total, 1), even)

@@ -3,6 +3,8 @@
 import os
 import warnings
 from collections.abc import Iterator
+from numbers import Integral
+from reprlib import repr as short
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +22,7 @@ from nearkin._holdout import held_out, lists_of, without
 from nearkin._hubs import NEAR, surroundings
 from nearkin._parts import apart, cut, is_fitted, learn, seeded
 from nearkin._validation import check_choice, check_number
-from nearkin.neighborhoods import NeighborLists
+from nearkin.neighborhoods import NeighborLists, check_lists
 from nearkin.neighbors import NeighborIndex
 from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
 
@@ -34,7 +36,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     """Classify by the votes of the nearest rows, weighted by a learned similarity.
 
     The plain nearest rows make the shortlist, so that prediction scales like plain search; the
-    similarity re-ranks it and decides how much each row's vote counts.
+    similarity re-ranks it and decides how much each row's vote counts. A query that no row votes
+    on, because an approximate index found none or `neighbors` lists none, gets the share of each
+    class among the stored rows as its probability.
 
     Parameters
     ----------
@@ -139,12 +143,16 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             with the same folder goes on and ends with the same model; see `SLNE.fit`.
         """
         self._check_parameters()
+        if calibration is not None:
+            _check_calibration(calibration)
         keep = as_checkpoint(checkpoint)
         rng = check_random_state(keep.seed(self.random_state))
         labels = self._keep(X, y, rng, keep)
         fitted = self.similarity is None or is_fitted(self.similarity)
         self.similarity_ = self.similarity if fitted else seeded(self.similarity, rng)
         lists = neighbors
+        if neighbors is not None:
+            _check_own_lists(neighbors, len(labels))
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
             lists = self._find_lists(keep)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
@@ -204,9 +212,14 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         check_choice("vote", self.vote, ["auto", *KINDS])
         check_number("n_neighbors", self.n_neighbors, 1)
+        _check_whole("n_neighbors", self.n_neighbors)
         check_number("hub_share", self.hub_share, 0)
         if self.sharpness is not None:
             check_number("sharpness", self.sharpness, 0, open_low=True)
+        _check_part("similarity", self.similarity, "similarity", "a learner such as SLNE()")
+        _check_part(
+            "preprocess", self.preprocess, "transform", "a transformer such as Preprocess()"
+        )
 
     def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, keep: Checkpoint) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
@@ -293,7 +306,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if (self.classes_[truth] != np.asarray(y)).any():
             raise ValueError("calibration holds labels that y does not; use labels that y has")
         queries = self._queries(X)
-        indices = self._shortlist(queries, None)
+        indices = self._shortlist(queries)
         self._choose(self._scores(queries, indices), self.labels_[indices], truth)
 
     def _calibrate_held_out(
@@ -342,19 +355,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "database_")
         return self._preprocessed(validate_data(self, X, reset=False, **self._accepted))
 
-    def _shortlist(self, queries: Array, neighbors: ArrayLike | None) -> NDArray[np.int32]:
-        n = len(self.database_)
-        if neighbors is None:
-            return self._index.nearest(min(self.n_neighbors, n), queries)[0]
-        lists = np.asarray(neighbors)
-        if lists.ndim != 2 or len(lists) != len(queries):
-            raise ValueError(
-                f"neighbors has shape {lists.shape}; one list for each of the {len(queries)} "
-                "queries is expected"
-            )
-        if not np.issubdtype(lists.dtype, np.integer) or lists.max() >= n or lists.min() < -1:
-            raise ValueError(f"neighbors must hold integers between 0 and {n - 1}, or -1 for none")
-        return lists.astype(np.int32)
+    def _shortlist(self, queries: Array) -> NDArray[np.int32]:
+        return self._index.nearest(min(self.n_neighbors, len(self.database_)), queries)[0]
 
     def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
         scores = self._similarities(queries, indices)
@@ -365,39 +367,68 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             return _kernel.pair_scores(queries, self.database_, indices)
         if hasattr(self.similarity_, "neighbor_scores"):
             return self.similarity_.neighbor_scores(queries, self.database_, indices)
-        return np.stack([  # any other object: a query at a time, never all pairs
-            self.similarity_.similarity(queries[i : i + 1], self.database_[row])[0]
-            for i, row in enumerate(indices)
-        ]).astype(np.float32)  # fmt: skip
+        scores = np.full(indices.shape, -np.inf, np.float32)
+        for i, row in enumerate(indices):  # any other object: a query at a time, never all pairs
+            there = row >= 0
+            if there.any():
+                scores[i, there] = self._asked(queries[i : i + 1], self.database_[row[there]])
+        return scores
 
-    def _tallies(self, X: ArrayLike, neighbors: ArrayLike | None) -> Iterator[Array]:
+    def _asked(self, query: Array, rows: Array) -> NDArray[Any]:
+        """What an object of unknown kind says about one query."""
+        scores = np.asarray(self.similarity_.similarity(query, rows))
+        if scores.shape != (1, len(rows)):
+            raise ValueError(
+                f"{type(self.similarity_).__name__}.similarity(X, Z) gave shape {scores.shape} for "
+                f"1 row and {len(rows)} rows; a (len(X), len(Z)) array is expected"
+            )
+        return scores[0]
+
+    def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
         """Votes by class, a block of queries at a time."""
         queries = self._queries(X)
+        lists = None
+        if neighbors is not None:
+            lists = _checked(neighbors, len(queries), len(self.database_))
         n_classes = len(self.classes_)
-        step = max(1, min(4_096, _VOTE_CELLS // n_classes))
+        step = max(1, min(4_096, _VOTE_CELLS // max(n_classes, _longest(lists))))
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
-            given = None if neighbors is None else np.asarray(neighbors)[part]
-            indices = self._shortlist(queries[part], given)
-            scores = self._scores(queries[part], indices)
-            yield self.vote_.tally(scores, self.labels_[indices], n_classes)
+            asked = queries[part]
+            indices = self._shortlist(asked) if lists is None else _filled(lists[part])
+            scores = self._scores(asked, indices)
+            tally = self.vote_.tally(scores, self.labels_[indices], n_classes)
+            nobody = np.isneginf(scores).all(axis=1)
+            if nobody.any():  # then what is known is how frequent the classes are
+                tally[nobody] = np.bincount(self.labels_, minlength=n_classes)
+            yield tally
 
-    def predict(self, X: ArrayLike, neighbors: ArrayLike | None = None) -> NDArray[Any]:
+    def predict(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> NDArray[Any]:
         """The label with the most votes, for each row of `X`.
 
-        `neighbors`, if given, lists the database rows that vote on each query.
+        Parameters
+        ----------
+        X : (m, D) array-like
+        neighbors : (m, k) integer array or (m, n) CSR graph, optional
+            The stored rows that vote on each query, in place of the nearest; ``-1`` stands for
+            none. Only the places of a graph's stored entries count, not their values.
         """
         winners = [tally.argmax(axis=1) for tally in self._tallies(X, neighbors)]
         return self.classes_[np.concatenate(winners)]
 
-    def predict_proba(self, X: ArrayLike, neighbors: ArrayLike | None = None) -> Array:
-        """Shares of the votes, in the order of `classes_`."""
+    def predict_proba(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> Array:
+        """Shares of the votes, in the order of `classes_`; `neighbors` as in `predict`."""
         return np.concatenate([votes.probabilities(t) for t in self._tallies(X, neighbors)])
 
     def predict_top(
-        self, X: ArrayLike, n: int = 5, neighbors: ArrayLike | None = None
+        self, X: ArrayLike, n: int = 5, neighbors: NeighborLists | None = None
     ) -> NDArray[Any]:
-        """The `n` labels with the most votes, best first, as an (m, n) array."""
+        """The `n` labels with the most votes, best first, as an (m, n) array.
+
+        `neighbors` as in `predict`.
+        """
+        check_is_fitted(self, "database_")
+        _check_whole("n", n)
         if not 1 <= n <= len(self.classes_):
             raise ValueError(f"n={n} must lie between 1 and the {len(self.classes_)} classes")
         best = [
@@ -414,18 +445,32 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Returns
         -------
         indices, similarities : (m, n_neighbors) arrays
-            Most similar first; with ``rerank=False``, nearest first.
+            Most similar first; with ``rerank=False``, nearest first. Where an approximate index
+            found fewer rows, ``-1`` and −inf fill the places.
         """
         queries = self._queries(X)
-        indices = self._shortlist(queries, None)
-        n = indices.shape[1] if n_neighbors is None else n_neighbors
-        if not 1 <= n <= indices.shape[1]:
-            raise ValueError(f"n_neighbors={n} must lie between 1 and {indices.shape[1]}")
+        n = self._wanted(n_neighbors)
+        indices = self._shortlist(queries)
         scores = self._scores(queries, indices)
         if not rerank:
             return indices[:, :n], scores[:, :n]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
         return np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1)
+
+    def _wanted(self, n_neighbors: int | None) -> int:
+        """How many of the shortlist `kneighbors` is to give."""
+        rows = len(self.database_)
+        most = min(self.n_neighbors, rows)
+        if n_neighbors is None:
+            return most
+        _check_whole("n_neighbors", n_neighbors)
+        if not 1 <= n_neighbors <= most:
+            raise ValueError(
+                f"n_neighbors={n_neighbors} must lie between 1 and {most}, the length of the "
+                "shortlist; for more, raise n_neighbors of the model with "
+                f"set_params(n_neighbors=...), up to its {rows} rows"
+            )
+        return n_neighbors
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file: see `nearkin.save`."""
@@ -452,3 +497,97 @@ def _check_room(rows: Any, preprocess: Any) -> None:
 def _arrays(rows: Any) -> tuple[NDArray[Any], ...]:
     """What a matrix, dense or sparse, consists of."""
     return (rows.data, rows.indices, rows.indptr) if sparse.issparse(rows) else (rows,)
+
+
+def _check_whole(name: str, value: Any) -> None:
+    if not isinstance(value, Integral):
+        raise ValueError(f"{name}={short(value)} must be a whole number")
+
+
+def _check_part(name: str, part: Any, method: str, example: str) -> None:
+    """Refuse what cannot do a part's work, before any work is done."""
+    if part is None:
+        return
+    if isinstance(part, type):
+        raise ValueError(f"{name} is the class {part.__name__}; give an object, {part.__name__}()")
+    if not callable(getattr(part, method, None)):
+        raise ValueError(
+            f"{name}={short(part)} is a {type(part).__name__}, which has no method {method!r}; "
+            f"give {example}, another object with that method, or None"
+        )
+
+
+def _check_calibration(calibration: Any) -> None:
+    if not isinstance(calibration, tuple | list) or len(calibration) != 2:
+        many = f" of {len(calibration)}" if isinstance(calibration, tuple | list) else ""
+        raise ValueError(
+            f"calibration is a {type(calibration).__name__}{many}; a pair is expected: "
+            "fit(..., calibration=(rows, labels))"
+        )
+    rows, labels = (np.shape(part) for part in calibration)  # of sparse rows, too
+    if len(rows) != 2 or labels != rows[:1]:
+        raise ValueError(
+            f"calibration holds rows of shape {rows} and labels of shape {labels}; a "
+            "two-dimensional array of rows and one label for each are expected"
+        )
+
+
+def _check_own_lists(neighbors: NeighborLists, n: int) -> None:
+    """The stored rows' own lists, also where no learner looks at them."""
+    check_lists(neighbors, n)
+    if 0 in np.shape(neighbors):
+        raise ValueError(
+            f"neighbors has shape {np.shape(neighbors)}; at least one neighbour a row is expected"
+        )
+
+
+def _checked(neighbors: NeighborLists, m: int, n: int) -> Any:
+    """Ready-made lists of `m` queries among `n` stored rows, as an array or a CSR array."""
+    if sparse.issparse(neighbors):
+        graph = sparse.csr_array(neighbors)
+        if graph.shape != (m, n):
+            raise ValueError(
+                f"neighbors is a graph of shape {graph.shape}; ({m}, {n}) is expected, a row for "
+                "each query and a column for each stored row"
+            )
+        _check_indices(graph.indices, 0, n)
+        return graph
+    try:
+        lists = np.asarray(neighbors)
+    except ValueError:
+        raise ValueError(
+            "neighbors holds lists of different lengths; fill them up with -1, or give a CSR graph"
+        ) from None
+    if lists.ndim != 2 or len(lists) != m or lists.shape[1] == 0:
+        raise ValueError(
+            f"neighbors has shape {lists.shape}; one list for each of the {m} queries is expected, "
+            f"an ({m}, k) array or a CSR graph"
+        )
+    _check_indices(lists, -1, n)
+    return lists
+
+
+def _check_indices(indices: NDArray[Any], least: int, n: int) -> None:
+    if not np.issubdtype(indices.dtype, np.integer):
+        raise ValueError(f"neighbors holds {indices.dtype}; numbers of rows must be integers")
+    if indices.size and (indices.max() >= n or indices.min() < least):
+        raise ValueError(
+            f"neighbors holds indices from {indices.min()} to {indices.max()}; with {n} stored "
+            f"rows they must lie between 0 and {n - 1}" + (", or be -1 for none" if least else "")
+        )
+
+
+def _longest(lists: Any) -> int:
+    if lists is None:
+        return 1
+    return int(np.diff(lists.indptr).max()) if sparse.issparse(lists) else lists.shape[1]
+
+
+def _filled(lists: Any) -> NDArray[np.int32]:
+    """Lists as an array; those of a graph, which differ in length, are filled up with −1."""
+    if not sparse.issparse(lists):
+        return lists.astype(np.int32)
+    counts = np.diff(lists.indptr)[:, None]
+    filled = np.full((len(counts), max(1, counts.max())), -1, np.int32)
+    filled[np.arange(filled.shape[1]) < counts] = lists.indices
+    return filled
