@@ -1,5 +1,9 @@
+import datetime
 import json
 import os
+import pkgutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import nearkin
-from nearkin import SLNE, Preprocess, SoftVotingKNN, _safetensors
+from nearkin import SLNE, Preprocess, SoftVotingKNN, _safetensors, persistence
 from nearkin._safetensors import FileFormatError
 from samples import blobs
 
-DTYPES = ["f4", "f8", "f2", "i8", "i4", "i2", "i1", "u1", "?"]
+DTYPES = ["f4", "f8", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
 
 
 @given(st.data())
@@ -92,6 +96,80 @@ def test_damage_is_noticed(saved, tmp_path):
         nearkin.load(tmp_path / "evil")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         nearkin.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"version": None}, {"version": "x"}, {"version": []}, {"model": None}, {"model": "3"},
+     {"model": "[]"}, {"model": "null"}, {"model": "{}"}, {"model": 3}, {"model": "[" * 100_000},
+     {"model": '{"class": "SLNE", "state": 3}'}, {"model": '{"class": [], "state": {}}'},
+     {"model": '{"values": ["a"], "dtype": "<{5"}'}, {"model": '{"dict": [[[], 1]]}'}],
+    ids=str,
+)  # fmt: skip
+def test_a_damaged_header_has_one_error(saved, tmp_path, change):
+    arrays, metadata = _safetensors.read(saved[1])
+    changed = {key: value for key, value in (metadata | change).items() if value is not None}
+    _safetensors.write(tmp_path / "d", arrays, changed)
+    with pytest.raises(FileFormatError, match=r"d is damaged \(.*\); save the model again"):
+        nearkin.load(tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b'{"__metadata__": 3}', b'{"__metadata__": ["format"]}', b'{"a": 3}', b"[" * 100_000,
+     b'{"a": {"dtype": "F32", "shape": [-1, -1e30], "data_offsets": [0, 4]}}',
+     b'{"a": {"dtype": "F32", "shape": "ab", "data_offsets": [0, 4]}}',
+     b'{"a": {"dtype": [], "shape": [1], "data_offsets": [0, 4]}}'],
+    ids=lambda header: header[:40],
+)  # fmt: skip
+def test_a_damaged_outer_header_has_one_error(tmp_path, header):
+    (tmp_path / "d").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(FileFormatError):
+        nearkin.load(tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.array(["2024-02-29", "1969-12-31"], "M8[D]"), np.array(["2024-02-29T12", "1969"], "M8[ns]"),
+     np.array([1, 2], "u2"), np.array([1, 2**63], "u8"), np.array([np.int64(3), 4], object)],
+    ids=lambda labels: str(labels.dtype),
+)  # fmt: skip
+def test_labels_of_many_kinds_are_kept(tmp_path, labels):
+    X, y = blobs(n=60, classes=2)
+    model = SoftVotingKNN(vote="power").fit(X, y)
+    model.classes_ = labels
+    model.save(tmp_path / "m")
+    again = nearkin.load(tmp_path / "m")
+    assert again.classes_.dtype == labels.dtype
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("label", "found"),
+    [(datetime.date(2024, 2, 29), "classes_ holds a date"), ((1, 2), "classes_ holds a tuple"),
+     (b"owl", "classes_ holds a bytes")],
+)  # fmt: skip
+def test_labels_that_cannot_be_saved_are_named(tmp_path, label, found):
+    X, y = blobs(n=60, classes=2)
+    model = SoftVotingKNN(vote="power").fit(X, y)
+    model.classes_ = np.empty(2, object)
+    model.classes_[0], model.classes_[1] = "owl", label
+    with pytest.raises(TypeError, match=f"{found}, .* cannot hold; numbers, text and numpy dates"):
+        model.save(tmp_path / "m")
+    assert not persistence.can_hold(model)
+    with pytest.raises(TypeError, match="model=3 is a int; give a fitted model"):
+        nearkin.save(3, tmp_path / "m")
+
+
+def test_public_modules_are_reached_without_importing_them():
+    public = {m.name for m in pkgutil.iter_modules(nearkin.__path__) if m.name[0] != "_"}
+    assert public <= set(dir(nearkin))
+    code = (
+        "import sys, nearkin; assert 'numpy' not in sys.modules; nearkin.neighbors.nearest; "
+        "assert 'nearkin.slne' not in sys.modules; nearkin.votes.Vote; "
+        "assert not hasattr(nearkin, 'nothing')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_failed_save_leaves_the_old_file(saved, tmp_path):

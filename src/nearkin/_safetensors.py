@@ -7,6 +7,7 @@ library and the library's files with this.
 """
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -99,7 +100,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 def _map(path: Path, start: int, size: int, entry: dict[str, Any]) -> NDArray[Any]:
     dtype, shape = np.dtype(_NAMES[entry["dtype"]]), tuple(entry["shape"])
     lo, hi = entry["data_offsets"]
-    if hi - lo != int(np.prod(shape, dtype=np.int64)) * dtype.itemsize or not 0 <= lo <= hi <= size:
+    if hi - lo != math.prod(shape) * dtype.itemsize or not 0 <= lo <= hi <= size:
         raise ValueError(f"an array of shape {shape} does not fit between bytes {lo} and {hi}")
     if hi == lo:
         return np.empty(shape, dtype)

@@ -13,6 +13,18 @@ from nearkin._safetensors import FileFormatError
 
 FORMAT = 1
 
+_PLAIN = bool | int | float | str | None
+# What reading a header that is not as `save` wrote it can end in.
+_DAMAGE = (
+    AttributeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
 # Only these classes are ever made from a file.
 CLASSES = {
     "SLDE": "nearkin.slde",
@@ -39,7 +51,8 @@ CLASSES = {
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to one file.
 
-    The file appears whole or not at all. Callbacks and random generators are not kept.
+    The file appears whole or not at all. Callbacks and random generators are not kept. Labels are,
+    if they are numbers, text or numpy dates.
 
     Examples
     --------
@@ -53,6 +66,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """
     arrays: dict[str, NDArray[Any]] = {}
     description = _describe(model, "", arrays)
+    if not isinstance(description, dict):
+        raise TypeError(f"model={model!r} is a {type(model).__name__}; give a fitted model")
     metadata = {"format": "nearkin", "version": str(FORMAT), "model": json.dumps(description)}
     _safetensors.write(path, arrays, metadata)
 
@@ -73,15 +88,16 @@ def load(path: str | os.PathLike[str]) -> Any:
     arrays, metadata = _safetensors.read(path)
     if metadata.get("format") != "nearkin":
         raise FileFormatError(f"{path} is a safetensors file, but nearkin did not write it")
-    if int(metadata["version"]) > FORMAT:
-        raise FileFormatError(
-            f"{path} has format {metadata['version']}, newer than the {FORMAT} this version of "
-            "nearkin reads; upgrade nearkin"
-        )
     try:
-        return _restore(json.loads(metadata["model"]), arrays)
-    except (KeyError, TypeError, ValueError) as error:
+        version = int(metadata["version"])
+        if version <= FORMAT:
+            return _restore_model(metadata["model"], arrays)
+    except _DAMAGE as error:
         raise FileFormatError(f"{path} is damaged ({error!r}); save the model again") from None
+    raise FileFormatError(
+        f"{path} has format {version}, newer than the {FORMAT} this version of nearkin reads; "
+        "upgrade nearkin"
+    )
 
 
 def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -93,10 +109,10 @@ def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
             for key, item in _state(value).items()
         }}  # fmt: skip
     if isinstance(value, np.ndarray):
-        if value.dtype.kind in "fiub":
+        if _safetensors.can_hold(value.dtype):
             arrays[name] = value
             return {"array": name}
-        return {"values": value.tolist(), "dtype": value.dtype.str}
+        return {"values": _values(value, name), "dtype": value.dtype.str}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, dict):
@@ -104,12 +120,28 @@ def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, list | tuple):
         items = [_describe(item, f"{name}.{i}", arrays) for i, item in enumerate(value)]
         return {"tuple" if isinstance(value, tuple) else "list": items}
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, _PLAIN):
         return value
     raise TypeError(
         f"{name} is a {kind}, which a nearkin file cannot hold; models of nearkin's own parts can "
         "be saved"
     )
+
+
+def _values(array: NDArray[Any], name: str) -> Any:
+    """An array of text, dates or objects as lists for JSON; dates as counts of their unit."""
+    if array.dtype.kind in "mM":
+        return array.astype(np.int64).tolist()
+    items = np.empty(array.size, object)
+    items[:] = [v.item() if isinstance(v, np.generic) else v for v in array.ravel().tolist()]
+    strange = [item for item in items if not isinstance(item, _PLAIN)]
+    if strange:
+        raise TypeError(
+            f"{name} holds a {type(strange[0]).__name__}, {strange[0]!r}, which a nearkin file "
+            "cannot hold; numbers, text and numpy dates can be saved: as labels, fit with dates as "
+            "np.array(y, 'datetime64'), with others as text"
+        )
+    return items.reshape(array.shape).tolist()
 
 
 def _state(model: Any) -> dict[str, Any]:
@@ -121,6 +153,13 @@ def _state(model: Any) -> dict[str, Any]:
         if name in state and not isinstance(state[name], int):
             state[name] = None
     return state
+
+
+def _restore_model(text: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    description = json.loads(text)
+    if not isinstance(description, dict):
+        raise TypeError(f"a {type(description).__name__} in place of a model")
+    return _restore(description, arrays)
 
 
 def _restore(item: Any, arrays: dict[str, NDArray[Any]]) -> Any:
