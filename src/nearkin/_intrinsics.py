@@ -3,9 +3,10 @@
 import sys
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 _BYTE, _WORD, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -14,10 +15,11 @@ LINE = 64  # bytes of a cache line, and numbers of a vector; the compiler cuts i
 
 def _tile() -> tuple[int, int, int]:
     """Numbers of a vector; rows and vectors of a tile, whose sums fill most of the registers."""
-    has = binding.get_host_cpu_features()
-    if has.get("avx512f"):
+    # What numba compiles for, and tells cached code apart by.
+    has = cpu_target.target_context.codegen().magic_tuple()[-1].split(",")
+    if "+avx512f" in has:
         return 16, 8, 3
-    return (8, 4, 3) if has.get("avx") else (4, 6, 3)
+    return (8, 4, 3) if "+avx" in has else (4, 6, 3)
 
 
 _LANES, TILE_ROWS, _VECTORS = _tile()
@@ -117,23 +119,23 @@ def tile(
             return builder.bitcast(builder.gep(row, [_LONG(number * _LANES)]), kind.as_pointer())
 
         rows = [builder.gep(first, [builder.mul(arguments[2], _LONG(r))]) for r in range(TILE_ROWS)]
-        places = [(r, n, vector(row, n)) for r, row in enumerate(rows) for n in range(_VECTORS)]
+        places = [vector(row, n) for row in rows for n in range(_VECTORS)]
         sums = [cgutils.alloca_once_value(builder, ir.Constant(kind, None)) for _ in places]
         with builder.if_then(arguments[8]):
-            for total, (_, _, place) in zip(sums, places):
+            for total, place in zip(sums, places):
                 builder.store(builder.load(place, align=4), total)
         with cgutils.for_range_slice(builder, _LONG(0), arguments[7], _LONG(1), inc=True) as (k, _):
             row = builder.gep(right, [builder.mul(k, _LONG(TILE_COLUMNS))])
             columns = [builder.load(vector(row, n), align=4) for n in range(_VECTORS)]
             column = builder.gep(left, [builder.mul(k, _LONG(TILE_ROWS))])
-            scales = [
-                _splat(builder, builder.load(builder.gep(column, [_LONG(r)])), _LANES)
-                for r in range(TILE_ROWS)
-            ]
-            for total, (r, n, _) in zip(sums, places):
-                terms = scales[r], columns[n], builder.load(total)
-                builder.store(_called(builder, f"llvm.fma.v{_LANES}f32", kind, *terms), total)
-        for total, (_, _, place) in zip(sums, places):
+            for r in range(TILE_ROWS):  # a factor is fetched just before it is used: registers
+                scale = _splat(builder, builder.load(builder.gep(column, [_LONG(r)])), _LANES)
+                for n in range(_VECTORS):
+                    total = sums[r * _VECTORS + n]
+                    terms = scale, columns[n], builder.load(total)
+                    name = f"llvm.fmuladd.v{_LANES}f32"
+                    builder.store(_called(builder, name, kind, *terms), total)
+        for total, place in zip(sums, places):
             builder.store(builder.load(total), place, align=4)
         return context.get_dummy_value()
 
