@@ -248,6 +248,28 @@ def test_an_interrupt_within_an_epoch_keeps_what_was_promised(monkeypatch, setti
         )
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"n_neighbors": 2.5}, "n_neighbors=2.5 must be a whole number"),
+        ({"max_epochs": 1.5}, "max_epochs=1.5 must be a whole number"),
+        ({"batch_size": 1.5}, "batch_size=1.5 must be a whole number"),
+        ({"rank": 2.5}, "rank=2.5 must be a whole number"),
+        ({"validation_fraction": "a"}, "validation_fraction='a' must be a number"),
+        ({"index": 3}, "index=3 must be a string"),
+    ],
+)
+def test_settings_of_the_wrong_kind(data, setting, message):
+    with pytest.raises(ValueError, match=message):
+        SLNE(**setting).fit(*data)
+
+
+def test_ragged_lists_are_named(data):
+    X, y = data
+    with pytest.raises(ValueError, match="neighbors"):
+        SLNE().fit(X, y, neighbors=[[1, 2], [0]] * (len(X) // 2))
+
+
 def test_no_tolerance_means_all_epochs(data):
     X, y = data
     model = SLNE(rule="softmax", early_stopping=True, tol=0, max_epochs=17, random_state=0)

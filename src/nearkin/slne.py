@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from nearkin import _memory
 from nearkin._blas import serial_blas
 from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
+from nearkin._choice import check_index
 from nearkin._course import Course, Journal
 from nearkin._growth import Seen
 from nearkin._holdout import Judge, hold_out
@@ -24,8 +25,8 @@ from nearkin._learning import TINY, Learner, Settings, compares_bytes
 from nearkin._projection import Projection
 from nearkin._rules import RULES
 from nearkin._validation import check_choice, check_number
-from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
-from nearkin.neighbors import nearest
+from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
+from nearkin.neighbors import nearest, no_more_than_rows
 from nearkin.similarity import BilinearSimilarity
 
 RUNAWAY_LOSS = 1e3  # under the identity, no loss exceeds the margin plus two
@@ -194,6 +195,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         self._check_parameters()
         _memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
+        neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
         self._check_memory(rows, neighbors)
         keep = as_checkpoint(checkpoint)
         all_rows = Digest(rows)
@@ -316,10 +318,12 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         for name in ("step_size", "temperature"):
             check_number(name, getattr(self, name), 0, open_low=True)
         for name in ("n_neighbors", "max_epochs", "batch_size"):
-            check_number(name, getattr(self, name), 1)
+            check_number(name, getattr(self, name), 1, whole=True)
         if self.rank is not None:
-            check_number("rank", self.rank, 1)
-        if not 0 < self.validation_fraction < 1:
+            check_number("rank", self.rank, 1, whole=True)
+        check_index(self.index)
+        check_number("validation_fraction", self.validation_fraction, 0, open_low=True)
+        if not self.validation_fraction < 1:
             raise ValueError(
                 f"validation_fraction={self.validation_fraction!r} must lie between 0 and 1"
             )
@@ -362,12 +366,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     def _find_neighbors(
         self, rows: NDArray[np.float32], keep: Checkpoint, all_rows: Digest
     ) -> NDArray[np.int32]:
-        k = min(self.n_neighbors, len(rows) - 1)
-        if k < self.n_neighbors:
-            warnings.warn(
-                f"n_neighbors={self.n_neighbors} but X has {len(rows)} rows; {k} are used",
-                stacklevel=3,
-            )
+        k = no_more_than_rows(self.n_neighbors, len(rows))
 
         def search() -> NDArray[np.int32]:
             return nearest(rows, k, index=self.index, verbose=self.verbose)[0]
