@@ -97,7 +97,7 @@ def round_query(q, scales, out):  # type: ignore[no-untyped-def]
         size = abs(q[d] * scales[d])
         finite &= size < np.inf
         largest = max(largest, size)
-    if largest < _SMALLEST or not finite:
+    if largest == 0 or not finite:
         out[:] = 0
         return np.float32(0 if finite else np.nan)
     most = np.float32(min(float(_LARGEST_WORD), _LARGEST_SUM / (_LARGEST * len(scales))))
@@ -112,7 +112,7 @@ def round_query(q, scales, out):  # type: ignore[no-untyped-def]
 def doubt(q, worth, rounded):  # type: ignore[no-untyped-def]
     """How far the product of a query with a rounded row can be from that with the row itself."""
     length2 = dot(q, q)
-    if worth == 0 or length2 < _SMALLEST:
+    if worth < _SMALLEST or length2 < _SMALLEST:
         return np.inf
     # Numbers of a query are rounded to the nearest whole one, after three operations in float32.
     return math.sqrt(length2) * rounded.off + 0.51 * worth * rounded.most
