@@ -60,7 +60,8 @@ def rounded(X: NDArray[np.float32]) -> Rounded:
     largest = np.zeros(dims, np.float32)
     for part in parts:
         np.maximum(largest, np.abs(X[part]).max(axis=0), out=largest)
-    scales = np.where(largest < _SMALLEST, 0, largest / np.float32(_LARGEST))
+    scales = largest / np.float32(_LARGEST)
+    scales[scales < np.finfo(np.float32).tiny] = 0  # few digits: as far off as the column is large
     codes = _lines(n, dims)
     divisors = np.where(scales > 0, scales, 1)
     off, length, most = 0.0, 0.0, 0.0
@@ -92,20 +93,33 @@ def _lines(n: int, dims: int) -> NDArray[np.int8]:
 @_jit
 def round_query(q, scales, out):  # type: ignore[no-untyped-def]
     """Fill `out` with whole numbers for ``q · scales``; return what one of them is worth."""
-    largest, finite = np.float32(0), True
-    for d in range(len(scales)):
-        size = abs(q[d] * scales[d])
-        finite &= size < np.inf
-        largest = max(largest, size)
-    if largest == 0 or not finite:
+    terms = np.empty(len(scales), np.float32)
+    for d in range(len(terms)):
+        terms[d] = q[d] * scales[d]
+    largest = _largest(terms)
+    if not 0 < largest < np.inf:
         out[:] = 0
-        return np.float32(0 if finite else np.nan)
+        return np.float32(0 if largest == 0 else np.nan)
     most = np.float32(min(float(_LARGEST_WORD), _LARGEST_SUM / (_LARGEST * len(scales))))
     half = np.float32(0.5)
     for d in range(len(scales)):
-        value = q[d] * scales[d] / largest * most
+        value = terms[d] / largest * most
         out[d] = np.int16(value + half if value > 0 else value - half)
     return largest / most
+
+
+@_jit
+def _largest(terms):  # type: ignore[no-untyped-def]
+    """The largest size; no number, if one of them is none.
+
+    Numbers without a sign are in the order of their bits, and whole numbers are compared many at a
+    time.
+    """
+    bits = terms.view(np.int32)
+    largest = np.int32(0)
+    for d in range(len(bits)):
+        largest = max(largest, np.int32(bits[d] & np.int32(0x7FFFFFFF)))
+    return np.array([largest], np.int32).view(np.float32)[0]
 
 
 @_jit
