@@ -172,8 +172,9 @@ def prefetch(_: Any, row: Any, byte: Any) -> Any:
     def ask(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         start = context.make_array(row)(context, builder, arguments[0]).data
         line = builder.gep(builder.bitcast(start, _BYTE.as_pointer()), [arguments[1]])
-        read, keep, data = _WORD(0), _WORD(3), _WORD(1)
-        _called(builder, "llvm.prefetch.p0", ir.VoidType(), line, read, keep, data)
+        # To the second cache: of what is on its way to the first, processors keep a shorter list.
+        read, near, data = _WORD(0), _WORD(2), _WORD(1)
+        _called(builder, "llvm.prefetch.p0", ir.VoidType(), line, read, near, data)
         return context.get_dummy_value()
 
     return types.void(row, types.int64), ask
