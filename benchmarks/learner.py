@@ -73,13 +73,11 @@ def one_run(made: Learner, rows_wanted: int) -> tuple[float, float]:
 
 
 def one_naive_run(X, hoods, made: Learner, rows_wanted: int) -> float:
-    """Seconds a row of the same steps, the best of three: its threads may have to find their cores."""
+    """Seconds a row of the same rows, the best of three: threads may have to find their cores."""
     rows, steps, _ = made._schedule()
-
-    def run():
-        naive(X, hoods, np.eye(X.shape[1], dtype=np.float32), rows[:rows_wanted], steps, 0.02)
-
-    return machine.best_of(run, 3) / rows_wanted
+    M = np.eye(X.shape[1], dtype=np.float32)
+    seconds = machine.best_of(lambda: naive(X, hoods, M, rows[:rows_wanted], steps, 0.02), 3)
+    return seconds / rows_wanted
 
 
 def compare(n):
