@@ -85,11 +85,11 @@ def take_ahead(
     met = meeting_place(visitors)
 
     def work(member: Member) -> tuple[int, float]:
+        visitor = Member(member.number, min(visitors, member.size), met)
         try:
-            visitor = Member(member.number, min(visitors, member.size), met)
             return _stretch(room, given, visits, claims, member, visitor)
         except BaseException:
-            met[visitors] = 1  # nobody waits for us
+            met[visitor.size] = 1  # nobody waits for us
             raise
 
     result = together(work, threads)
