@@ -185,7 +185,7 @@ def with_cell(value):
         (blobs(n=40)[0], np.zeros(40), "one class"),
         (blobs(n=40)[0], np.arange(40), "single row"),
         (np.zeros((40, 4)), np.arange(40) % 2, "only zero vectors"),
-        (blobs(n=40)[0], np.zeros(39), "inconsistent numbers of samples"),
+        (blobs(n=40)[0], np.zeros(39), "y has 39 labels and X has 40 rows"),
         (np.array([["a"], ["b"]]), [0, 1], "could not convert"),
     ],
 )

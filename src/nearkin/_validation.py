@@ -33,6 +33,23 @@ def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.flo
     return rows
 
 
+def check_label_count(X: Any, y: Any) -> None:
+    """Refuse labels that are not as many as rows; what is neither is left to other checks."""
+    rows, labels = _count(X), _count(y)
+    if None not in (rows, labels) and rows != labels:
+        raise ValueError(
+            f"y has {labels} labels and X has {rows} rows (inconsistent numbers of samples); "
+            "give one label a row"
+        )
+
+
+def _count(given: Any) -> int | None:
+    """How many rows or labels were given, where that can be told without converting them."""
+    if getattr(given, "shape", ()):
+        return int(given.shape[0])
+    return len(given) if isinstance(given, list | tuple) else None
+
+
 def check_choice(name: str, value: Any, choices: Any) -> None:
     """Refuse a parameter value that is not one of `choices`."""
     if value not in choices:

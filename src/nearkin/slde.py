@@ -30,7 +30,7 @@ from nearkin._members import (
     read_member,
 )
 from nearkin._partition import cells_of
-from nearkin._validation import check_choice, check_number
+from nearkin._validation import check_choice, check_label_count, check_number
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors import nearest, no_more_than_rows
 from nearkin.projections import Projection, make_projections
@@ -229,6 +229,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         _memory.check(f"an ensemble on {n} rows of {D} columns", stages, advice)
 
     def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+        check_label_count(X, y)
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)

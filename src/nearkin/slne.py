@@ -24,7 +24,7 @@ from nearkin._holdout import Judge, hold_out
 from nearkin._learning import TINY, Learner, Settings, compares_bytes
 from nearkin._projection import Projection
 from nearkin._rules import RULES
-from nearkin._validation import check_choice, check_number
+from nearkin._validation import check_choice, check_label_count, check_number
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors import nearest, no_more_than_rows
 from nearkin.similarity import BilinearSimilarity
@@ -329,6 +329,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             )
 
     def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float32], Any]:
+        check_label_count(X, y)
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)

@@ -21,7 +21,7 @@ from nearkin._growth import joined
 from nearkin._holdout import held_out, lists_of, without
 from nearkin._hubs import NEAR, surroundings
 from nearkin._parts import apart, cut, is_fitted, learn, seeded
-from nearkin._validation import check_choice, check_number
+from nearkin._validation import check_choice, check_label_count, check_number
 from nearkin.neighborhoods import NeighborLists, check_lists
 from nearkin.neighbors import NeighborIndex
 from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
@@ -190,6 +190,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         ['south']
         """
         check_is_fitted(self, "database_")
+        check_label_count(X, y)
         rows, new = validate_data(self, X, y, reset=False, **self._accepted)
         check_classification_targets(new)
         rows = self._preprocessed(rows)
@@ -223,6 +224,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, keep: Checkpoint) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
+        check_label_count(X, y)
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
