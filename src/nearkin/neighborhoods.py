@@ -153,9 +153,9 @@ def check_lists(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], ND
     if isinstance(lists, Neighborhoods):
         return lists.indptr, lists.indices
     if sparse.issparse(lists):
-        _check_range(lists.indices, 0, n, "a graph leaves out what is not there")
+        check_range(lists.indices, 0, n, "a graph leaves out what is not there")
         return lists.indptr, lists.indices
-    _check_range(lists, -1, n, "-1 stands for no neighbour")
+    check_range(lists, -1, n, "-1 stands for no neighbour")
     return np.arange(n + 1) * lists.shape[1], lists.astype(np.int32, copy=False).reshape(-1)
 
 
@@ -200,7 +200,7 @@ def _as_array(neighbors: Any, n: int) -> NDArray[Any]:
     return lists
 
 
-def _check_range(indices: NDArray[Any], low: int, n: int, remark: str) -> None:
+def check_range(indices: NDArray[Any], low: int, n: int, remark: str, among: str = "rows") -> None:
     """Refuse indices that are no rows: compiled code would read beyond its arrays."""
     if not np.issubdtype(indices.dtype, np.integer):
         raise ValueError(f"neighbors holds {indices.dtype}; row indices must be integers")
@@ -209,8 +209,8 @@ def _check_range(indices: NDArray[Any], low: int, n: int, remark: str) -> None:
     least, most = indices.min(), indices.max()
     if least < low or most >= n:
         raise ValueError(
-            f"neighbors holds indices from {least} to {most}; with {n} rows they must lie between "
-            f"0 and {n - 1} ({remark})"
+            f"neighbors holds indices from {least} to {most}; with {n} {among} they must lie "
+            f"between 0 and {n - 1} ({remark})"
         )
 
 

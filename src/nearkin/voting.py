@@ -22,7 +22,7 @@ from nearkin._holdout import held_out, lists_of, without
 from nearkin._hubs import NEAR, surroundings
 from nearkin._parts import apart, cut, is_fitted, learn, seeded
 from nearkin._validation import check_choice, check_label_count, check_number
-from nearkin.neighborhoods import NeighborLists, check_lists
+from nearkin.neighborhoods import NeighborLists, check_lists, check_range
 from nearkin.neighbors import NeighborIndex
 from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
 
@@ -552,7 +552,7 @@ def _checked(neighbors: NeighborLists, m: int, n: int) -> Any:
                 f"neighbors is a graph of shape {graph.shape}; ({m}, {n}) is expected, a row for "
                 "each query and a column for each stored row"
             )
-        _check_indices(graph.indices, 0, n)
+        check_range(graph.indices, 0, n, "a graph leaves out what is not there", "stored rows")
         return graph
     try:
         lists = np.asarray(neighbors)
@@ -565,18 +565,8 @@ def _checked(neighbors: NeighborLists, m: int, n: int) -> Any:
             f"neighbors has shape {lists.shape}; one list for each of the {m} queries is expected, "
             f"an ({m}, k) array or a CSR graph"
         )
-    _check_indices(lists, -1, n)
+    check_range(lists, -1, n, "-1 stands for no neighbour", "stored rows")
     return lists
-
-
-def _check_indices(indices: NDArray[Any], least: int, n: int) -> None:
-    if not np.issubdtype(indices.dtype, np.integer):
-        raise ValueError(f"neighbors holds {indices.dtype}; numbers of rows must be integers")
-    if indices.size and (indices.max() >= n or indices.min() < least):
-        raise ValueError(
-            f"neighbors holds indices from {indices.min()} to {indices.max()}; with {n} stored "
-            f"rows they must lie between 0 and {n - 1}" + (", or be -1 for none" if least else "")
-        )
 
 
 def _longest(lists: Any) -> int:
