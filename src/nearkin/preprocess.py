@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin import _pca
 from nearkin._files import replacing
+from nearkin._projection import along
 from nearkin._validation import check_number
 
 
@@ -111,10 +112,10 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             scale = self.variances_ ** np.float32(-self.whitening / 2)
         if self.whitening:
             scale = np.where(self.variances_ > floor, scale, 0)
-        into = (self.directions_ * scale[:, None]).T
+        directions = self.directions_ * scale[:, None]
         for lo, block in _pca.row_blocks(rows):
             part = target[lo : lo + len(block)]
-            np.matmul(block - self.mean_, into, out=part)
+            along(block - self.mean_, directions, out=part)
             if self.unit_length:
                 length = np.linalg.norm(part, axis=1, keepdims=True)
                 part /= np.where(length > 0, length, 1)

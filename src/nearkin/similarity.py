@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin import _kernel
-from nearkin._projection import components
+from nearkin._projection import along, components
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors import nearest
 
@@ -84,7 +84,7 @@ class BilinearSimilarity:
     @available_if(_is_psd)
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return ``XLᵀ``, in which the plain dot product is the learned similarity."""
-        return self._rows(X) @ self.components_.T
+        return along(self._rows(X), self.components_)
 
     @available_if(_is_psd)
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float32]:

@@ -8,6 +8,7 @@ from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin._kernel import pair_squared_distances
+from nearkin._projection import along
 
 Array = NDArray[np.float32]
 
@@ -26,7 +27,7 @@ class LearnedMetric:
         """Return ``XLᵀ``, where Euclidean distance is the learned one."""
         check_is_fitted(self, "components_")
         rows = validate_data(self, X, dtype=np.float32, order="C", reset=False)
-        return rows @ self.components_.T
+        return along(rows, self.components_)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Fit, then transform the same rows."""
