@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -423,13 +425,16 @@ def test_bad_questions():
         (lambda: model.predict_top(X, n=2.5), r"n=2\.5 must be a whole number"),
         (lambda: model.kneighbors(X, 2.5), r"n_neighbors=2\.5 must be a whole number"),
         (lambda: model.kneighbors(X, 51), "between 1 and 50.*raise n_neighbors of the model"),
-        (lambda: model.kneighbors(X, 0), "n_neighbors=0 must lie"),
+        (lambda: model.kneighbors(X, 0), "n_neighbors=0 must be a whole number >= 1"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()
     assert model.set_params(n_neighbors=51).kneighbors(X, 51)[0].shape == (80, 51)
     with pytest.warns(UserWarning, match="all of them vote"):
         SoftVotingKNN(n_neighbors=81, vote="power").fit(X, y)
+    with pytest.warns(UserWarning, match=r"similarity\.n_neighbors=80 .* 79 are used") as told:
+        SoftVotingKNN(SLNE(n_neighbors=80, max_epochs=1)).fit(X, y)
+    assert [Path(w.filename).name for w in told] == ["test_voting.py"]
 
 
 def test_hub_correction_takes_off_the_mean_similarity_of_the_surroundings():

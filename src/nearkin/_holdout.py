@@ -1,5 +1,7 @@
 """Rows held out from learning, to choose by."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -7,6 +9,7 @@ from scipy import sparse
 from nearkin import votes
 from nearkin._blas import multiply_into
 from nearkin._kernel import pair_scores
+from nearkin._voters import filled
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
 
 MOST_ROWS = 5_000
@@ -88,14 +91,24 @@ def without(neighbors: NeighborLists, held: NDArray[np.bool_]) -> NeighborLists:
 
 def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDArray[np.int32]:
     """The neighbours of `rows` as an array, filled up with −1."""
-    if isinstance(neighbors, np.ndarray):
-        return np.ascontiguousarray(neighbors[rows], np.int32)
-    graph = as_graph(neighbors, n)
-    counts = np.diff(graph.indptr)[rows]
-    lists = np.full((len(rows), max(1, counts.max(initial=0))), -1, np.int32)
-    for place, row in enumerate(rows):
-        lists[place, : counts[place]] = graph.indices[graph.indptr[row] : graph.indptr[row + 1]]
-    return lists
+    ready = isinstance(neighbors, np.ndarray)
+    return filled((neighbors if ready else as_graph(neighbors, n))[rows])
+
+
+def check_calibration(calibration: Any) -> None:
+    """Refuse what is no pair of rows and labels to choose a vote on."""
+    if not isinstance(calibration, tuple | list) or len(calibration) != 2:
+        many = f" of {len(calibration)}" if isinstance(calibration, tuple | list) else ""
+        raise ValueError(
+            f"calibration is a {type(calibration).__name__}{many}; a pair is expected: "
+            "fit(..., calibration=(rows, labels))"
+        )
+    rows, labels = (np.shape(part) for part in calibration)  # of sparse rows, too
+    if len(rows) != 2 or labels != rows[:1]:
+        raise ValueError(
+            f"calibration holds rows of shape {rows} and labels of shape {labels}; a "
+            "two-dimensional array of rows and one label for each are expected"
+        )
 
 
 class Judge:

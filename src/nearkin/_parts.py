@@ -1,6 +1,7 @@
-"""Learners and preprocessing as parts of a larger estimator: copied, seeded, fitted along."""
+"""Learners and preprocessing as parts of a larger estimator: copied, seeded, fitted, asked."""
 
 import os
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from nearkin import _kernel
 from nearkin._checkpoint import Checkpoint
 from nearkin.neighborhoods import NeighborLists
 
@@ -59,3 +61,44 @@ def learn(
         return learner.fit(rows, y, neighbors=neighbors, **also)
     chosen = slice(None) if held is None else ~held
     return learner.fit(rows[chosen], np.asarray(y)[chosen])
+
+
+def check_part(name: str, part: Any, method: str, example: str) -> None:
+    """Refuse what cannot do a part's work, before any work is done."""
+    if part is None:
+        return
+    if isinstance(part, type):
+        raise ValueError(f"{name} is the class {part.__name__}; give an object, {part.__name__}()")
+    if not callable(getattr(part, method, None)):
+        raise ValueError(
+            f"{name}={short(part)} is a {type(part).__name__}, which has no method {method!r}; "
+            f"give {example}, another object with that method, or None"
+        )
+
+
+def listed_scores(similarity: Any, queries: Array, rows: Array, lists: NDArray[np.int32]) -> Array:
+    """What a part says of each query and the rows listed for it; −inf where ``-1`` is listed.
+
+    Without a part these are inner products.
+    """
+    if similarity is None:
+        return _kernel.pair_scores(queries, rows, lists)
+    if hasattr(similarity, "neighbor_scores"):
+        return similarity.neighbor_scores(queries, rows, lists)
+    scores = np.full(lists.shape, -np.inf, np.float32)
+    for i, listed in enumerate(lists):  # any other object: a query at a time, never all pairs
+        there = listed >= 0
+        if there.any():
+            scores[i, there] = _asked(similarity, queries[i : i + 1], rows[listed[there]])
+    return scores
+
+
+def _asked(similarity: Any, query: Array, rows: Array) -> NDArray[Any]:
+    """What an object of unknown kind says about one query."""
+    scores = np.asarray(similarity.similarity(query, rows))
+    if scores.shape != (1, len(rows)):
+        raise ValueError(
+            f"{type(similarity).__name__}.similarity(X, Z) gave shape {scores.shape} for "
+            f"1 row and {len(rows)} rows; a (len(X), len(Z)) array is expected"
+        )
+    return scores[0]

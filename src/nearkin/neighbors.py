@@ -127,14 +127,14 @@ def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int =
     return float(hits / near.size)
 
 
-def no_more_than_rows(n_neighbors: int, n: int) -> int:
+def no_more_than_rows(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
     """`n_neighbors`, or as many as each of `n` rows has, with a warning to whoever calls `fit`.
 
     For a method that `fit` calls.
     """
     k = min(n_neighbors, n - 1)
     if k < n_neighbors:
-        warnings.warn(f"n_neighbors={n_neighbors} but X has {n} rows; {k} are used", stacklevel=4)
+        warnings.warn(f"{name}={n_neighbors} but X has {n} rows; {k} are used", stacklevel=4)
     return k
 
 

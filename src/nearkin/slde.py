@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -176,14 +177,20 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         )
         learners = self._learners(rng, k)
         hoods, held, voters = self._hoods(rows, labels, neighbors, rng, k)
-        with tempfile.TemporaryDirectory(prefix="nearkin-") as temporary:
-            folder = self._folder(rows, labels, hoods, Path(self.cache_dir or temporary), learners)
+        with self._place() as place:
+            folder = self._folder(rows, labels, hoods, Path(place), learners)
             self._learn(folder, rows, learners, (labels, hoods, held, voters))
             self._collect(folder)
         if self.joint_epochs:
             self._refine(rows, hoods, learners)
         self._collapse(rows.shape[1])
         return self
+
+    def _place(self) -> AbstractContextManager[str | os.PathLike[str]]:
+        """Where members are kept: for good, or until they are gathered."""
+        if self.cache_dir:
+            return nullcontext(self.cache_dir)
+        return tempfile.TemporaryDirectory(prefix="nearkin-")
 
     @property
     def _local(self) -> bool:

@@ -29,7 +29,7 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighb
 from nearkin.neighbors import nearest, no_more_than_rows
 from nearkin.similarity import BilinearSimilarity
 
-RUNAWAY_LOSS = 1e3  # under the identity, no loss exceeds the margin plus two
+RUNAWAY_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
 
 # Parameters that do not change what an epoch does; the seed stands for random_state.
 _NO_MATTER = ("max_epochs", "callback", "verbose", "warm_start", "random_state")
@@ -464,7 +464,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
                 f"step_size={self.step_size} diverged: M is no longer finite after epoch "
                 f"{learner.epochs}; {advice}"
             )
-        if loss > RUNAWAY_LOSS * self.scale_:
+        if loss > RUNAWAY_LOSS * (self.margin + 2) * self.scale_:
             warnings.warn(
                 f"step_size={self.step_size} lets M run away: the mean loss of epoch "
                 f"{learner.epochs} is {loss / self.scale_:.1e} times the squared row length; "

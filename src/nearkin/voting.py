@@ -3,27 +3,26 @@
 import os
 import warnings
 from collections.abc import Iterator
-from numbers import Integral
-from reprlib import repr as short
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin import _kernel, _memory, persistence, votes
-from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint, words
+from nearkin import _memory, persistence, votes
+from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
 from nearkin._growth import joined
-from nearkin._holdout import held_out, lists_of, without
+from nearkin._holdout import check_calibration, held_out, lists_of, without
 from nearkin._hubs import NEAR, surroundings
-from nearkin._parts import apart, cut, is_fitted, learn, seeded
+from nearkin._parts import apart, check_part, cut, is_fitted, learn, listed_scores, seeded
+from nearkin._preparation import applied, prepared
 from nearkin._validation import check_choice, check_label_count, check_number
-from nearkin.neighborhoods import NeighborLists, check_lists, check_range
-from nearkin.neighbors import NeighborIndex
+from nearkin._voters import as_voters, check_own_lists, filled, longest
+from nearkin.neighborhoods import NeighborLists
+from nearkin.neighbors import NeighborIndex, no_more_than_rows
 from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
 
 Array = NDArray[np.float32]
@@ -144,7 +143,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """
         self._check_parameters()
         if calibration is not None:
-            _check_calibration(calibration)
+            check_calibration(calibration)
         keep = as_checkpoint(checkpoint)
         rng = check_random_state(keep.seed(self.random_state))
         labels = self._keep(X, y, rng, keep)
@@ -152,9 +151,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.similarity_ = self.similarity if fitted else seeded(self.similarity, rng)
         lists = neighbors
         if neighbors is not None:
-            _check_own_lists(neighbors, len(labels))
+            check_own_lists(neighbors, len(labels))
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
-            lists = self._find_lists(keep)
+            lists = self._find_lists(fitted, keep)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
         own = lists if neighbors is not None else cut(lists, self.similarity_)
         if self.vote == "auto" and calibration is None:
@@ -193,7 +192,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_label_count(X, y)
         rows, new = validate_data(self, X, y, reset=False, **self._accepted)
         check_classification_targets(new)
-        rows = self._preprocessed(rows)
+        rows = applied(self.preprocess_, rows)
         total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
         _memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
         labels = joined(self.classes_[self.labels_], new)
@@ -212,15 +211,12 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_choice("vote", self.vote, ["auto", *KINDS])
-        check_number("n_neighbors", self.n_neighbors, 1)
-        _check_whole("n_neighbors", self.n_neighbors)
+        check_number("n_neighbors", self.n_neighbors, 1, whole=True)
         check_number("hub_share", self.hub_share, 0)
         if self.sharpness is not None:
             check_number("sharpness", self.sharpness, 0, open_low=True)
-        _check_part("similarity", self.similarity, "similarity", "a learner such as SLNE()")
-        _check_part(
-            "preprocess", self.preprocess, "transform", "a transformer such as Preprocess()"
-        )
+        check_part("similarity", self.similarity, "similarity", "a learner such as SLNE()")
+        check_part("preprocess", self.preprocess, "transform", "a transformer such as Preprocess()")
 
     def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, keep: Checkpoint) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
@@ -228,7 +224,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self._prepare(rows, rng, keep)
+        self.preprocess_, self.database_ = prepared(self.preprocess, rows, rng, keep)
         self.labels_ = labels.astype(np.int32)
         self._cached_index = None
         if self.n_neighbors > len(labels):
@@ -238,30 +234,12 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             )
         return self.labels_
 
-    def _prepare(self, rows: Any, rng: Any, keep: Checkpoint) -> None:
-        """Fit the preprocessing, if it is not fitted, and apply it; or take what was kept."""
-        self.preprocess_ = self.preprocess
-        if self.preprocess is None or is_fitted(self.preprocess):
-            self.database_ = self._preprocessed(rows)
-            return
-        unfitted = seeded(self.preprocess, rng)
-        path = keep.folder / "preprocessed.safetensors"
-        made_from = {"preprocess": unfitted, "X": Digest(*_arrays(rows))}
-        if keep and path.exists():
-            kept = persistence.load(path)
-            keep.compare(kept["made_from"], made_from)
-            self.preprocess_, self.database_ = kept["preprocess"], kept["database"]
-            return
-        _check_room(rows, unfitted)
-        self.preprocess_ = unfitted.fit(rows)
-        self.database_ = self._preprocessed(rows)
-        if keep and persistence.can_hold(self.preprocess_):
-            parts = {"preprocess": self.preprocess_, "database": self.database_}
-            persistence.save(parts | {"made_from": words(made_from)}, path)
-            self.database_ = persistence.load(path)["database"]  # from memory to the file
-
-    def _find_lists(self, keep: Checkpoint) -> NDArray[np.int32]:
-        k = self._training_k(len(self.labels_))
+    def _find_lists(self, fitted: bool, keep: Checkpoint) -> NDArray[np.int32]:
+        """One search serves the learner and the vote."""
+        n = len(self.labels_)
+        wanted = 0 if fitted else getattr(self.similarity, "n_neighbors", None) or 0
+        learner = no_more_than_rows(wanted, n, "similarity.n_neighbors")
+        k = min(max(self.n_neighbors, learner, NEAR if self.hub_share else 0), n - 1)
         made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
         return keep.lists(made_from, lambda: self._index.nearest(k)[0])
 
@@ -271,21 +249,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             return {"accept_sparse": "csr", "dtype": "numeric"}
         return {"dtype": np.float32, "order": "C"}
 
-    def _preprocessed(self, rows: Any) -> Array:
-        if self.preprocess_ is None:
-            return rows
-        return np.ascontiguousarray(self.preprocess_.transform(rows), np.float32)
-
     @property
     def _index(self) -> NeighborIndex:
         if getattr(self, "_cached_index", None) is None:
             self._cached_index = NeighborIndex(self.database_, self.index)
         return self._cached_index  # type: ignore[return-value]
-
-    def _training_k(self, n: int) -> int:
-        """One search serves the learner and the vote."""
-        learner = getattr(self.similarity, "n_neighbors", 0)
-        return min(max(self.n_neighbors, learner, NEAR if self.hub_share else 0), n - 1)
 
     def _correct_hubs(self, lists: NeighborLists | None) -> None:
         """Measure how similar each row is to its surroundings."""
@@ -355,49 +323,29 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def _queries(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "database_")
-        return self._preprocessed(validate_data(self, X, reset=False, **self._accepted))
+        rows = validate_data(self, X, reset=False, **self._accepted)
+        return applied(self.preprocess_, rows)
 
     def _shortlist(self, queries: Array) -> NDArray[np.int32]:
         return self._index.nearest(min(self.n_neighbors, len(self.database_)), queries)[0]
 
     def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        scores = self._similarities(queries, indices)
+        scores = listed_scores(self.similarity_, queries, self.database_, indices)
         return scores - self.hub_bias_[indices] if self.hub_share else scores
-
-    def _similarities(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        if self.similarity_ is None:
-            return _kernel.pair_scores(queries, self.database_, indices)
-        if hasattr(self.similarity_, "neighbor_scores"):
-            return self.similarity_.neighbor_scores(queries, self.database_, indices)
-        scores = np.full(indices.shape, -np.inf, np.float32)
-        for i, row in enumerate(indices):  # any other object: a query at a time, never all pairs
-            there = row >= 0
-            if there.any():
-                scores[i, there] = self._asked(queries[i : i + 1], self.database_[row[there]])
-        return scores
-
-    def _asked(self, query: Array, rows: Array) -> NDArray[Any]:
-        """What an object of unknown kind says about one query."""
-        scores = np.asarray(self.similarity_.similarity(query, rows))
-        if scores.shape != (1, len(rows)):
-            raise ValueError(
-                f"{type(self.similarity_).__name__}.similarity(X, Z) gave shape {scores.shape} for "
-                f"1 row and {len(rows)} rows; a (len(X), len(Z)) array is expected"
-            )
-        return scores[0]
 
     def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
         """Votes by class, a block of queries at a time."""
         queries = self._queries(X)
         lists = None
         if neighbors is not None:
-            lists = _checked(neighbors, len(queries), len(self.database_))
+            lists = as_voters(neighbors, len(queries), len(self.database_))
         n_classes = len(self.classes_)
-        step = max(1, min(4_096, _VOTE_CELLS // max(n_classes, _longest(lists))))
+        widest = max(n_classes, self.n_neighbors if lists is None else longest(lists))
+        step = max(1, min(4_096, _VOTE_CELLS // widest))
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
             asked = queries[part]
-            indices = self._shortlist(asked) if lists is None else _filled(lists[part])
+            indices = self._shortlist(asked) if lists is None else filled(lists[part])
             scores = self._scores(asked, indices)
             tally = self.vote_.tally(scores, self.labels_[indices], n_classes)
             nobody = np.isneginf(scores).all(axis=1)
@@ -430,8 +378,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         `neighbors` as in `predict`.
         """
         check_is_fitted(self, "database_")
-        _check_whole("n", n)
-        if not 1 <= n <= len(self.classes_):
+        check_number("n", n, 1, whole=True)
+        if n > len(self.classes_):
             raise ValueError(f"n={n} must lie between 1 and the {len(self.classes_)} classes")
         best = [
             np.argsort(-tally, axis=1, kind="stable")[:, :n]
@@ -465,8 +413,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         most = min(self.n_neighbors, rows)
         if n_neighbors is None:
             return most
-        _check_whole("n_neighbors", n_neighbors)
-        if not 1 <= n_neighbors <= most:
+        check_number("n_neighbors", n_neighbors, 1, whole=True)
+        if n_neighbors > most:
             raise ValueError(
                 f"n_neighbors={n_neighbors} must lie between 1 and {most}, the length of the "
                 "shortlist; for more, raise n_neighbors of the model with "
@@ -483,103 +431,3 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         inner = getattr(self.preprocess, "__sklearn_tags__", None)
         tags.input_tags.sparse = bool(inner and inner().input_tags.sparse)
         return tags
-
-
-def _check_room(rows: Any, preprocess: Any) -> None:
-    n, D = rows.shape
-    columns = min(D, getattr(preprocess, "n_components", None) or D)
-    _memory.check(
-        f"SoftVotingKNN on {n} rows",
-        {"preprocessed rows": 4 * n * columns},
-        "lower n_components of the preprocessing, or preprocess into a file, "
-        "Preprocess().fit(X).transform(X, out=...), and fit on that",
-    )
-
-
-def _arrays(rows: Any) -> tuple[NDArray[Any], ...]:
-    """What a matrix, dense or sparse, consists of."""
-    return (rows.data, rows.indices, rows.indptr) if sparse.issparse(rows) else (rows,)
-
-
-def _check_whole(name: str, value: Any) -> None:
-    if not isinstance(value, Integral):
-        raise ValueError(f"{name}={short(value)} must be a whole number")
-
-
-def _check_part(name: str, part: Any, method: str, example: str) -> None:
-    """Refuse what cannot do a part's work, before any work is done."""
-    if part is None:
-        return
-    if isinstance(part, type):
-        raise ValueError(f"{name} is the class {part.__name__}; give an object, {part.__name__}()")
-    if not callable(getattr(part, method, None)):
-        raise ValueError(
-            f"{name}={short(part)} is a {type(part).__name__}, which has no method {method!r}; "
-            f"give {example}, another object with that method, or None"
-        )
-
-
-def _check_calibration(calibration: Any) -> None:
-    if not isinstance(calibration, tuple | list) or len(calibration) != 2:
-        many = f" of {len(calibration)}" if isinstance(calibration, tuple | list) else ""
-        raise ValueError(
-            f"calibration is a {type(calibration).__name__}{many}; a pair is expected: "
-            "fit(..., calibration=(rows, labels))"
-        )
-    rows, labels = (np.shape(part) for part in calibration)  # of sparse rows, too
-    if len(rows) != 2 or labels != rows[:1]:
-        raise ValueError(
-            f"calibration holds rows of shape {rows} and labels of shape {labels}; a "
-            "two-dimensional array of rows and one label for each are expected"
-        )
-
-
-def _check_own_lists(neighbors: NeighborLists, n: int) -> None:
-    """The stored rows' own lists, also where no learner looks at them."""
-    check_lists(neighbors, n)
-    if 0 in np.shape(neighbors):
-        raise ValueError(
-            f"neighbors has shape {np.shape(neighbors)}; at least one neighbour a row is expected"
-        )
-
-
-def _checked(neighbors: NeighborLists, m: int, n: int) -> Any:
-    """Ready-made lists of `m` queries among `n` stored rows, as an array or a CSR array."""
-    if sparse.issparse(neighbors):
-        graph = sparse.csr_array(neighbors)
-        if graph.shape != (m, n):
-            raise ValueError(
-                f"neighbors is a graph of shape {graph.shape}; ({m}, {n}) is expected, a row for "
-                "each query and a column for each stored row"
-            )
-        check_range(graph.indices, 0, n, "a graph leaves out what is not there", "stored rows")
-        return graph
-    try:
-        lists = np.asarray(neighbors)
-    except ValueError:
-        raise ValueError(
-            "neighbors holds lists of different lengths; fill them up with -1, or give a CSR graph"
-        ) from None
-    if lists.ndim != 2 or len(lists) != m or lists.shape[1] == 0:
-        raise ValueError(
-            f"neighbors has shape {lists.shape}; one list for each of the {m} queries is expected, "
-            f"an ({m}, k) array or a CSR graph"
-        )
-    check_range(lists, -1, n, "-1 stands for no neighbour", "stored rows")
-    return lists
-
-
-def _longest(lists: Any) -> int:
-    if lists is None:
-        return 1
-    return int(np.diff(lists.indptr).max()) if sparse.issparse(lists) else lists.shape[1]
-
-
-def _filled(lists: Any) -> NDArray[np.int32]:
-    """Lists as an array; those of a graph, which differ in length, are filled up with −1."""
-    if not sparse.issparse(lists):
-        return lists.astype(np.int32)
-    counts = np.diff(lists.indptr)[:, None]
-    filled = np.full((len(counts), max(1, counts.max())), -1, np.int32)
-    filled[np.arange(filled.shape[1]) < counts] = lists.indices
-    return filled

@@ -1,0 +1,59 @@
+"""Ready-made lists of the stored rows that vote on each query: an array, or a graph."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearkin.neighborhoods import NeighborLists, check_lists, check_range
+
+
+def check_own_lists(neighbors: NeighborLists, n: int) -> None:
+    """The stored rows' own lists, also where no learner looks at them."""
+    check_lists(neighbors, n)
+    if 0 in np.shape(neighbors):
+        raise ValueError(
+            f"neighbors has shape {np.shape(neighbors)}; at least one neighbour a row is expected"
+        )
+
+
+def as_voters(neighbors: NeighborLists, m: int, n: int) -> Any:
+    """Ready-made lists of `m` queries among `n` stored rows, as an array or a CSR array."""
+    if sparse.issparse(neighbors):
+        graph = sparse.csr_array(neighbors)
+        if graph.shape != (m, n):
+            raise ValueError(
+                f"neighbors is a graph of shape {graph.shape}; ({m}, {n}) is expected, a row for "
+                "each query and a column for each stored row"
+            )
+        check_range(graph.indices, 0, n, "a graph leaves out what is not there", "stored rows")
+        return graph
+    try:
+        lists = np.asarray(neighbors)
+    except ValueError:
+        raise ValueError(
+            "neighbors holds lists of different lengths; fill them up with -1, or give a CSR graph"
+        ) from None
+    if lists.ndim != 2 or len(lists) != m or lists.shape[1] == 0:
+        raise ValueError(
+            f"neighbors has shape {lists.shape}; one list for each of the {m} queries is expected, "
+            f"an ({m}, k) array or a CSR graph"
+        )
+    check_range(lists, -1, n, "-1 stands for no neighbour", "stored rows")
+    return lists
+
+
+def longest(lists: Any) -> int:
+    """The length of the longest list."""
+    return int(np.diff(lists.indptr).max()) if sparse.issparse(lists) else lists.shape[1]
+
+
+def filled(lists: Any) -> NDArray[np.int32]:
+    """Lists as an array; those of a graph, which differ in length, are filled up with −1."""
+    if not sparse.issparse(lists):
+        return np.ascontiguousarray(lists, np.int32)
+    counts = np.diff(lists.indptr)[:, None]
+    array = np.full((len(counts), max(1, counts.max(initial=0))), -1, np.int32)
+    array[np.arange(array.shape[1]) < counts] = lists.indices
+    return array
