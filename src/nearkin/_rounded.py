@@ -11,18 +11,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from nearkin._compiled import compiled
 from nearkin._intrinsics import LINE, add_scaled_codes, product_sum
 from nearkin._vectors import dot
 
 _LARGEST, _LARGEST_WORD, _LARGEST_SUM = 127, 2**15 - 1, 2**31 - 2**24
 _SMALLEST = np.float32(1e-30)  # what is smaller may lose digits when multiplied in float32
 _BYTES = 4 << 20  # of the rows that are being rounded
-# Said, since a function that does not say takes the fastmath of whoever has it compiled: the bits
-# would then depend on who was first.
-_jit = njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+_jit = compiled(fastmath=False, error_model="numpy")
 _GROUP = 16  # rows that are added up line by line; they stay in the nearest cache
 
 

@@ -9,7 +9,8 @@ and no step is taken. To add a rule, write its function and give it a line in `R
 import math
 
 import numpy as np
-from numba import njit
+
+from nearkin._compiled import compiled
 
 # Compiled code switches on the number: functions as arguments would defeat numba's cache.
 RULES = {"hardest": 0, "uniform": 1, "random_target": 2, "all": 3, "softmax": 4}
@@ -18,7 +19,7 @@ EXTREME_RULES = ("hardest", "random_target")  # look at no score but one target'
 MANY = 1_000_000  # pairs of a neighbourhood that are not looked at one by one
 
 # Reassociation lets counts and sums vectorise; NaN and infinity must stay what they are.
-_jit = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+_jit = compiled(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 
 
 @_jit

@@ -11,9 +11,9 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from nearkin._compiled import compiled
 from nearkin._intrinsics import give_way, tell, told
 from nearkin._threads import cores, hand_over
 
@@ -84,13 +84,13 @@ def _at_once(work: Callable[[Member], T], size: int) -> T:
             member_at_work.result()
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def share(member, n):  # type: ignore[no-untyped-def]
     """The member's part of ``0:n``."""
     return n * member.number // member.size, n * (member.number + 1) // member.size
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def meet(member):  # type: ignore[no-untyped-def]
     """Wait until every member has come here as often; what they wrote can then be read."""
     if member.size == 1:

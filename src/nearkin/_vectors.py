@@ -9,9 +9,9 @@ for itself.
 from typing import TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from nearkin._compiled import compiled
 from nearkin._intrinsics import prefetch
 
 T = TypeVar("T", bound=np.generic)
@@ -21,9 +21,7 @@ CACHE = 8 << 20  # bytes; fewer are at hand without asking
 
 # Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
 # Division by zero gives infinity, as in numpy: a run that diverges is told of after its epoch.
-jit = njit(
-    cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"}, error_model="numpy"
-)
+jit = compiled(fastmath={"reassoc", "contract", "nsz", "arcp"}, error_model="numpy")
 
 
 def read_only(array: NDArray[T]) -> NDArray[T]:

@@ -9,10 +9,10 @@ from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearkin._compiled import compiled
 from nearkin._threads import in_threads
 from nearkin._vectors import copy, read_only
 
@@ -214,7 +214,7 @@ def check_range(indices: NDArray[Any], low: int, n: int, remark: str, among: str
         )
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _times_named(indptr, indices, held):  # type: ignore[no-untyped-def]
     named = np.zeros(len(held), np.int64)
     for i in range(len(held)):
@@ -225,7 +225,7 @@ def _times_named(indptr, indices, held):  # type: ignore[no-untyped-def]
     return named
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _places(indptr, indices, held, hubs, longest):  # type: ignore[no-untyped-def]
     """How often each hub is named at each place of a list."""
     number = np.full(len(held), -1, np.int64)
@@ -241,7 +241,7 @@ def _places(indptr, indices, held, hubs, longest):  # type: ignore[no-untyped-de
     return places
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _share(places, hubs, limit, last_rank, spare):  # type: ignore[no-untyped-def]
     """Whole places of a list while the limit allows; a hub is named more often than that."""
     for h in range(len(hubs)):
@@ -252,7 +252,7 @@ def _share(places, hubs, limit, last_rank, spare):  # type: ignore[no-untyped-de
         last_rank[hubs[h]], spare[hubs[h]] = rank, left
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _transposed(indptr, indices, held, named, last_rank, spare):  # type: ignore[no-untyped-def]
     """Who names each row, in ascending order; uses up `spare`."""
     t_indptr = np.zeros(len(named) + 1, np.int64)
@@ -273,7 +273,7 @@ def _transposed(indptr, indices, held, named, last_rank, spare):  # type: ignore
     return t_indptr, t_indices
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _union(own, i, named_by, held, out):  # type: ignore[no-untyped-def]
     """Row i's own list and those who name it, ascending, without repetition; the length."""
     n = 0
@@ -293,7 +293,7 @@ def _union(own, i, named_by, held, out):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _room(indptr, t_indptr, lo, hi):  # type: ignore[no-untyped-def]
     most = 0
     for i in range(lo, hi):
@@ -301,7 +301,7 @@ def _room(indptr, t_indptr, lo, hi):  # type: ignore[no-untyped-def]
     return np.empty(most, np.int32)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _count(indptr, indices, t_indptr, t_indices, held, labels, degrees, lo, hi):  # type: ignore[no-untyped-def]
     row = _room(indptr, t_indptr, lo, hi)
     for i in range(lo, hi):
@@ -310,7 +310,7 @@ def _count(indptr, indices, t_indptr, t_indices, held, labels, degrees, lo, hi):
             degrees[i] = _union(own, i, t_indices[t_indptr[i] : t_indptr[i + 1]], held, row)
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _fill(  # type: ignore[no-untyped-def]
     indptr, indices, t_indptr, t_indices, held, labels, out_indptr, out, n_targets, lo, hi
 ):

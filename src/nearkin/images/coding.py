@@ -6,8 +6,9 @@ are ``c ∝ C⁻¹ 1``; C is regularised with ``beta · trace(C)`` on its diagon
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from nearkin._compiled import compiled
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int32]
@@ -32,7 +33,7 @@ def nearest_words(descriptors: Floats, words: Floats, k: int) -> Indices:
     return found
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _best(scores: Floats, half_norms: Floats, found: Indices) -> None:  # pragma: no cover
     """The k largest ``x·w − ‖w‖²/2`` a row, i.e. the nearest words; `scores` is overwritten."""
     n_words, k = len(half_norms), found.shape[1]
@@ -61,7 +62,7 @@ def _best(scores: Floats, half_norms: Floats, found: Indices) -> None:  # pragma
                         _insert(row[j], j, best, found[i])
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _insert(
     score: np.float32, index: int, best: Floats, found: Indices
 ) -> None:  # pragma: no cover
@@ -75,7 +76,7 @@ def _insert(
     found[place] = index
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def codes(
     descriptors: Floats, words: Floats, nearest: Indices, beta: float
 ) -> Floats:  # pragma: no cover
@@ -110,7 +111,7 @@ def codes(
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def _solve_ones(gram: NDArray[np.float64], out: NDArray[np.float64]) -> None:  # pragma: no cover
     """Solve ``gram · out = 1`` by Cholesky; the lower triangle is overwritten with the factor."""
     k = len(out)
@@ -132,7 +133,7 @@ def _solve_ones(gram: NDArray[np.float64], out: NDArray[np.float64]) -> None:  #
         out[a] = total / gram[a, a]
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@compiled(fastmath=False)
 def max_pool(
     weights: Floats, nearest: Indices, cells: Indices, out: Floats
 ) -> None:  # pragma: no cover

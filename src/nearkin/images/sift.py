@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from nearkin._compiled import compiled
 from nearkin.images.reading import ImageError
 
 Floats = NDArray[np.float32]
@@ -139,7 +139,7 @@ def _bin_kernels(bin_size: int) -> Floats:
     return (triangle * np.exp(-0.5 * distance**2)).astype(np.float32)
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _orientation_votes(columns: Floats) -> Floats:  # pragma: no cover
     """W×H×8: each pixel's gradient, split linearly over its two nearest orientations.
 
@@ -169,7 +169,7 @@ def _orientation_votes(columns: Floats) -> Floats:  # pragma: no cover
     return votes
 
 
-@njit(cache=True, nogil=True, fastmath=True, inline="always")
+@compiled(fastmath=True, inline="always")
 def _eighths(dy: np.float32, dx: np.float32) -> np.float32:  # pragma: no cover
     """arctan2 in eighths of a turn, 0 to 8, off by 2e-6; the library's does not vectorise."""
     across, up = abs(dx), abs(dy)
@@ -184,7 +184,7 @@ def _eighths(dy: np.float32, dx: np.float32) -> np.float32:  # pragma: no cover
     return value if dy >= 0 else np.float32(8) - value
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _pool(
     votes: Floats, firsts: NDArray[np.int64], bin_size: int, kernels: Floats
 ) -> Floats:  # pragma: no cover
@@ -201,7 +201,7 @@ def _pool(
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _normalise(histograms: Floats, blank: np.float32) -> None:  # pragma: no cover
     """Unit length, clip, unit length, in place; histograms shorter than `blank` become zero."""
     for i in range(len(histograms)):
