@@ -98,6 +98,34 @@ def test_damage_is_noticed(saved, tmp_path):
         nearkin.load(tmp_path / "nowhere")
 
 
+def test_a_single_changed_bit_is_noticed(saved, tmp_path):
+    whole = saved[1].read_bytes()
+    entry = whole.index(b"crc32")
+    rng = np.random.default_rng(0)
+    arrays = rng.integers(8, len(whole), 150)  # most bytes are those of arrays
+    for place in {*range(8), *rng.integers(0, 2_000, 150), *arrays} - {*range(entry, entry + 5)}:
+        changed = bytearray(whole)
+        changed[place] ^= 1 << int(rng.integers(8))
+        (tmp_path / "changed").write_bytes(changed)
+        with pytest.raises(FileFormatError, match="changed"):
+            nearkin.load(tmp_path / "changed")
+
+
+def test_large_files_are_verified_on_request(saved, tmp_path, monkeypatch):
+    model, path, X = saved
+    changed = bytearray(path.read_bytes())
+    changed[-1] ^= 1
+    (tmp_path / "changed").write_bytes(changed)
+    monkeypatch.setattr(_safetensors, "_VERIFIED", 1_000)
+    nearkin.load(tmp_path / "changed")
+    with pytest.raises(FileFormatError, match="damaged: its bytes have the checksum"):
+        nearkin.load(tmp_path / "changed", verify=True)
+    np.testing.assert_array_equal(nearkin.load(path, verify=True).predict(X), model.predict(X))
+    safetensors.numpy.save_file({"a": np.ones(2)}, tmp_path / "foreign")
+    with pytest.raises(FileFormatError, match="no checksum to verify"):
+        _safetensors.read(tmp_path / "foreign", verify=True)
+
+
 @pytest.mark.parametrize(
     "change",
     [{"version": None}, {"version": "x"}, {"version": []}, {"model": None}, {"model": "3"},

@@ -4,11 +4,15 @@ A file is eight bytes of header length, a JSON header that gives each array's ty
 place, and the arrays. The format's own library would hold everything in memory twice to write it,
 and copies to read; here a database of any size streams through. Tests read our files with the
 library and the library's files with this.
+
+The format has no checksum. Ours is an entry of the metadata, ``crc32``, for the whole file with
+that entry taken as zeros.
 """
 
 import json
 import math
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +28,8 @@ _NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", 
 _DTYPES = {dtype: name for name, dtype in _NAMES.items()}
 _LARGEST_HEADER = 100_000_000
 _CHUNK = 32 << 20
+_VERIFIED = 1 << 30  # bytes of a file that is read, a second's work, to see whether it is whole
+_UNKNOWN = "00000000"
 
 
 class FileFormatError(ValueError):
@@ -39,7 +45,7 @@ def write(
     path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
 ) -> None:
     """Write named arrays and string metadata; the file appears whole or not at all."""
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    header: dict[str, Any] = {"__metadata__": {"crc32": _UNKNOWN, **metadata}}
     # Widest items first, so that every array starts at a multiple of its item size.
     names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     at = 0
@@ -54,32 +60,51 @@ def write(
         at = end
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
+    head = len(text).to_bytes(8, "little") + text
     with replacing(path) as aside, open(aside, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(head)
+        crc = zlib.crc32(head)
         for name in names:
-            _write_array(file, arrays[name])
+            crc = _write_array(file, arrays[name], crc)
+        file.seek(0)
+        file.write(head.replace(_entry(_UNKNOWN), _entry(f"{crc:08x}"), 1))
 
 
-def _write_array(file: BinaryIO, array: NDArray[Any]) -> None:
+def _entry(crc: str) -> bytes:
+    return f'"crc32": "{crc}"'.encode()
+
+
+def _write_array(file: BinaryIO, array: NDArray[Any], crc: int) -> int:
+    """Append an array; return the checksum up to here."""
     array = np.atleast_1d(array)
     step = max(1, _CHUNK // max(1, array.nbytes // max(1, len(array))))
     for lo in range(0, len(array), step):
-        part = np.ascontiguousarray(array[lo : lo + step], array.dtype.newbyteorder("<"))
-        file.write(part.tobytes())
+        part = np.ascontiguousarray(array[lo : lo + step], array.dtype.newbyteorder("<")).tobytes()
+        file.write(part)
+        crc = zlib.crc32(part, crc)
+    return crc
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Return the arrays, as read-only memory maps, and the metadata."""
+def read(
+    path: str | os.PathLike[str], verify: bool | None = None
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Return the arrays, as read-only memory maps, and the metadata.
+
+    The checksum is compared if the file has one and is not large, or if `verify` says so.
+    """
     path = Path(path)
     header, start = _header(path)
+    size = path.stat().st_size - start
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         raise FileFormatError(f"{path} is damaged: its metadata is {metadata!r:.60}; get it again")
-    size = path.stat().st_size - start
     try:
         arrays = {name: _map(path, start, size, entry) for name, entry in header.items()}
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} is damaged or truncated ({error}); get it again") from None
+    crc = metadata.pop("crc32", None)
+    if verify or (verify is None and crc is not None and size <= _VERIFIED):
+        _verify(path, start, crc)
     return arrays, metadata
 
 
@@ -95,6 +120,23 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     if not isinstance(header, dict):
         raise FileFormatError(f"{path} is not a safetensors file")
     return header, 8 + length
+
+
+def _verify(path: Path, start: int, expected: Any) -> None:
+    if expected is None:
+        raise FileFormatError(
+            f"{path} has no checksum to verify; load it without, and save it to give it one"
+        )
+    with open(path, "rb") as file:
+        head = file.read(start)
+        crc = zlib.crc32(head.replace(_entry(str(expected)), _entry(_UNKNOWN), 1))
+        while chunk := file.read(_CHUNK):
+            crc = zlib.crc32(chunk, crc)
+    if f"{crc:08x}" != expected:
+        raise FileFormatError(
+            f"{path} is damaged: its bytes have the checksum {crc:08x}, not {expected!r:.20} as "
+            "when they were written; get it again"
+        )
 
 
 def _map(path: Path, start: int, size: int, entry: dict[str, Any]) -> NDArray[Any]:

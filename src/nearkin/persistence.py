@@ -81,11 +81,19 @@ def can_hold(value: Any) -> bool:
     return True
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read a model that `save` wrote. Large arrays stay on disk, memory-mapped."""
+def load(path: str | os.PathLike[str], verify: bool | None = None) -> Any:
+    """Read a model that `save` wrote. Large arrays stay on disk, memory-mapped.
+
+    Parameters
+    ----------
+    path : path
+    verify : bool, optional
+        Whether to compare the file's checksum, which reads all of it. If left out, this is done for
+        files of up to 1 GiB.
+    """
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} does not exist; give the path of a saved model")
-    arrays, metadata = _safetensors.read(path)
+    arrays, metadata = _safetensors.read(path, verify)
     if metadata.get("format") != "nearkin":
         raise FileFormatError(f"{path} is a safetensors file, but nearkin did not write it")
     try:

@@ -128,6 +128,16 @@ def test_info(files):
     assert "softmax" in text
 
 
+def test_info_verifies(files, tmp_path):
+    assert answer("info", files / "model.safetensors", "--verify")["rows"] == 600
+    changed = bytearray((files / "model.safetensors").read_bytes())
+    changed[-1] ^= 1
+    (tmp_path / "changed.safetensors").write_bytes(changed)
+    refused = nearkin("info", tmp_path / "changed.safetensors", "--verify")
+    assert refused.returncode == 1
+    assert "changed.safetensors is damaged" in refused.stderr
+
+
 def test_classify_and_search(files, tmp_path):
     model, asked = files / "model.safetensors", files / "q.npy"
     rows = answer("classify", model, asked, "--top", 3, "--probabilities")["rows"]

@@ -225,7 +225,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(files):
 def test_a_fault_of_ours_says_so(files, monkeypatch, capsys):
     from nearkin.cli import app
 
-    def fail(_):
+    def fail(*_, **__):
         raise KeyError("x")
 
     monkeypatch.setattr("nearkin.load", fail)

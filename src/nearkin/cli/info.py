@@ -13,6 +13,9 @@ def info(
     file: Annotated[
         Path, typer.Argument(help="A model, encoder, feature or neighbour file, or a run folder.")
     ],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the checksum of a model of any size.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say what is in a model, a feature file, a neighbour file or folder, or a run folder.
@@ -30,7 +33,7 @@ def info(
     else:
         import nearkin
 
-        result = summary(nearkin.load(file))
+        result = summary(nearkin.load(file, verify=verify or None))
     emit(result, as_json)
 
 
