@@ -1,3 +1,4 @@
+import itertools
 import os
 import resource
 import signal
@@ -14,7 +15,8 @@ from threadpoolctl import threadpool_info
 
 import nearkin
 import oracle
-from nearkin import SLDE, SLNE, SoftVotingKNN
+from nearkin import SLDE, SLNE, SoftVotingKNN, _joint
+from nearkin._members import learn_member
 from nearkin._partition import cells_of
 from nearkin._threads import n_threads
 from nearkin.baselines import LMNN
@@ -264,6 +266,53 @@ def test_interrupt_keeps_whole_members_only(data, tmp_path):
     assert not list(tmp_path.glob(".*part*"))
     again = SLDE(slow, cache_dir=tmp_path, **settings).fit(X, y)
     np.testing.assert_array_equal(again.matrix_, SLDE(slow, **settings).fit(X, y).matrix_)
+
+
+def interrupted_at(call, wrapped):
+    """A function that raises KeyboardInterrupt at its nth call."""
+    calls = itertools.count(1)
+
+    def wrapper(*given, **named):
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return wrapped(*given, **named)
+
+    return wrapper
+
+
+def test_interrupt_without_a_folder_keeps_what_is_finished(data, monkeypatch):
+    X, y = data
+    settings = {"projection": "mixed", "n_members": 4, "random_state": 0}
+    whole = SLDE(SLNE(**EASY), **settings).fit(X, y)
+    monkeypatch.setattr("nearkin.slde.learn_member", interrupted_at(4, learn_member))
+    with pytest.warns(
+        UserWarning, match="3 of 4 members are finished and kept; with cache_dir="
+    ) as w:
+        cut = SLDE(SLNE(**EASY), joint_epochs=1, **settings).fit(X, y)
+    assert cut.interrupted_
+    assert not whole.interrupted_
+    assert w[0].filename == __file__
+    assert len(cut.projections_) == 3
+    assert cut.energies_ == whole.energies_
+    total = sum(
+        P.matrix().T @ M @ P.matrix() for P, M in zip(whole.projections_, whole.members_[:3])
+    )
+    np.testing.assert_allclose(cut.matrix_, total, atol=1e-4 * np.abs(total).max())
+    monkeypatch.setattr("nearkin.slde.learn_member", interrupted_at(1, learn_member))
+    with pytest.raises(KeyboardInterrupt):
+        SLDE(SLNE(**EASY), **settings).fit(X, y)
+
+
+def test_interrupt_keeps_whole_joint_updates(data, monkeypatch):
+    X, y = data
+    settings = {"n_members": 3, "random_state": 0}
+    plain = SLDE(SLNE(**EASY), **settings).fit(X, y)
+    monkeypatch.setattr(_joint, "_epoch", interrupted_at(3, _joint._epoch))
+    with pytest.warns(UserWarning, match="2 joint updates are kept"):
+        cut = SLDE(SLNE(**EASY), joint_epochs=5, **settings).fit(X, y)
+    assert [entry["member"] for entry in cut.joint_history_] == [0, 1]
+    same = [np.array_equal(a, b) for a, b in zip(cut.members_, plain.members_)]
+    assert same == [not entry["kept"] for entry in cut.joint_history_] + [True]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system nobody may write")

@@ -5,7 +5,7 @@ others contribute to the score of an edge does not change meanwhile, so it is ke
 edge, and not computed again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,13 @@ def refine(
     ensemble: list["Member"],
     margin: float,
     rounds: int,
-) -> list[dict[str, float]]:
+    history: list[dict[str, float]],
+) -> None:
     """Update the members in place, round by round; keep a change only if the objective falls.
 
-    Returns
-    -------
-    list of dict
-        One entry an update: round, member, objective before and after, kept.
+    `history` gets one entry an update: round, member, objective before and after, kept. Whoever
+    interrupts has the members as the last entry left them.
     """
-    history = []
     with serial_blas():
         total = np.zeros(len(hoods.indices), np.float32)
         for member in ensemble:
@@ -42,7 +40,6 @@ def refine(
             for n, member in enumerate(ensemble):
                 result = _update(X, hoods, member, total, margin, turn)
                 history.append({"round": turn + 1, "member": n} | result)
-    return history
 
 
 @dataclass
@@ -71,16 +68,14 @@ def _update(
     X: Array, hoods: Neighborhoods, member: Member, total: Array, margin: float, turn: int
 ) -> dict[str, float]:
     """One member's turn; `total`, the ensemble's score of every edge, is kept up to date."""
-    rows, old = member.rows(X), member.matrix
+    rows = member.rows(X)
     others = total - member.edges(rows, hoods)
     before = _kernel.objective(hoods.arrays, total, margin)
-    member.matrix = _epoch(rows, hoods, member, others, turn)
-    new = others + member.edges(rows, hoods)
+    changed = replace(member, matrix=_epoch(rows, hoods, member, others, turn))
+    new = others + changed.edges(rows, hoods)
     after = _kernel.objective(hoods.arrays, new, margin)
     if after < before:
-        total[:] = new
-    else:
-        member.matrix = old
+        total[:], member.matrix = new, changed.matrix
     return {"before": before, "after": after, "kept": after < before}
 
 

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -94,6 +95,10 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         `history_` of each member.
     joint_history_ : list of dict
         For each joint update: ``round``, ``member``, objective ``before`` and ``after``, ``kept``.
+    interrupted_ : bool
+        Whether Ctrl-C ended the fit. The ensemble then consists of the members that were finished,
+        or holds the joint updates that were. With `cache_dir` the interrupt is passed on instead
+        while members are learned: the same fit, made again, goes on with those that are missing.
     scale_ : float
         Mean squared row length.
 
@@ -181,7 +186,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             folder = self._folder(rows, labels, hoods, Path(place), learners)
             self._learn(folder, rows, learners, (labels, hoods, held, voters))
             self._collect(folder)
-        if self.joint_epochs:
+        if self.joint_epochs and not self.interrupted_:
             self._refine(rows, hoods, learners)
         self._collapse(rows.shape[1])
         return self
@@ -305,6 +310,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         return Folder(path, fingerprint(rows, labels, own, extra), durable)
 
     def _learn(self, folder: Folder, rows: Array, learners: list[Any], shared: Any) -> None:
+        self.interrupted_ = False
         missing = [n for n in range(len(learners)) if not folder.member(n).exists()]
         if not missing:
             folder.clear_shared()  # what a run that was killed at its end has left
@@ -316,8 +322,13 @@ class SLDE(BilinearSimilarity, BaseEstimator):
                 delayed(learn_member)(folder, n, learner)
                 for n, learner in self._tasks(folder, rows, missing, learners)
             )
+        except KeyboardInterrupt:
+            done = len(self._finished(folder))
+            if self.cache_dir or not done:  # the finished ones stay there, the same fit goes on
+                raise
+            self._tell_of_interrupt(f"{done} of {len(learners)} members are finished and kept")
         except TerminatedWorkerError as error:
-            done = sum(folder.member(n).exists() for n in range(len(learners)))
+            done = len(self._finished(folder))
             how = (
                 f"fit again with the same cache_dir={str(self.cache_dir)!r}: {done} of "
                 f"{len(learners)} members are kept and only the others are learned"
@@ -340,8 +351,19 @@ class SLDE(BilinearSimilarity, BaseEstimator):
                 project(rows, P, folder.rows(n))
             yield n, in_units_of(self.scale_, mean_squared_length(rows, P), learners[n])
 
+    def _finished(self, folder: Folder) -> list[int]:
+        return [n for n in range(len(self.projections_)) if folder.member(n).exists()]
+
+    def _tell_of_interrupt(self, what: str) -> None:
+        self.interrupted_ = True
+        how = "" if self.cache_dir else "; with cache_dir= the same fit could go on"
+        warnings.warn(f"interrupted: {what}{how}", stacklevel=4)
+
     def _collect(self, folder: Folder) -> None:
-        read = [read_member(folder, n) for n in range(len(self.projections_))]
+        finished = self._finished(folder) if self.interrupted_ else range(len(self.projections_))
+        read = [read_member(folder, n) for n in finished]
+        self.projections_ = [self.projections_[n] for n in finished]
+        self.energies_ = [self.energies_[n] for n in finished if n < len(self.energies_)]
         self.members_, accuracies, self.histories_ = (list(column) for column in zip(*read))
         mean = float(np.mean(accuracies))
         self.weights_ = [accuracy / mean for accuracy in accuracies]
@@ -356,7 +378,11 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             epochs = len(self.histories_[n])
             ensemble.append(Member(P, self.members_[n], self.weights_[n], learner, epochs))
         margin = self.margin * self.scale_
-        self.joint_history_ = refine(rows, hoods, ensemble, margin, self.joint_epochs)
+        self.joint_history_: list[dict[str, float]] = []
+        try:
+            refine(rows, hoods, ensemble, margin, self.joint_epochs, self.joint_history_)
+        except KeyboardInterrupt:
+            self._tell_of_interrupt(f"{len(self.joint_history_)} joint updates are kept")
         self.members_ = [member.matrix for member in ensemble]
 
     def _collapse(self, D: int) -> None:
