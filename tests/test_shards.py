@@ -85,10 +85,12 @@ def test_workers_share_the_shards(rows, tmp_path, small_shards):
 
 def test_a_folder_of_another_search_is_refused(rows, tmp_path):
     nearest(rows, 4, out=tmp_path / "near")
-    with pytest.raises(FileExistsError, match="other k"):
+    with pytest.raises(FileExistsError, match="another search: k is 4 there and 5 here"):
         nearest(rows, 5, out=tmp_path / "near")
-    with pytest.raises(FileExistsError, match="other rows"):
-        nearest(rows + 1, 4, out=tmp_path / "near")
+    other = rows.copy()
+    other[len(rows) // 3, 2] += 1
+    with pytest.raises(FileExistsError, match="another search: rows differs"):
+        nearest(other, 4, out=tmp_path / "near")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").touch()
     with pytest.raises(FileExistsError, match="other things"):

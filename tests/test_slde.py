@@ -181,14 +181,20 @@ def test_a_folder_of_another_run_is_refused(data, tmp_path):
     X, y = data
     SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path, random_state=0).fit(X, y)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    for changed, rows in [
-        ({"n_members": 3}, X),
-        ({"learner": SLNE(n_neighbors=9)}, X),
-        ({"random_state": 1}, X),
-        ({}, X + 1),
+    other = X.copy()
+    other[len(X) // 3, 2] += 1
+    for changed, rows, told in [
+        ({"n_members": 3}, X, "n_members is 2 there and 3 here"),
+        (
+            {"learner": SLNE(**EASY | {"margin": 0.1})},
+            X,
+            r"learner\.margin is 0\.02 there and 0\.1",
+        ),
+        ({"random_state": 1}, X, "seeds is"),
+        ({}, other, "X differs"),
     ]:
         settings = {"learner": SLNE(**EASY), "n_members": 2, "random_state": 0} | changed
-        with pytest.raises(ValueError, match="belongs to a run with other data or parameters"):
+        with pytest.raises(ValueError, match=f"a run with other data or parameters: .*{told}"):
             SLDE(cache_dir=tmp_path, **settings).fit(rows, y)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 

@@ -5,13 +5,11 @@ is used, what was made from something else is refused: nothing is ever mixed, ov
 without being told.
 """
 
-import hashlib
 import json
 import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,13 +18,13 @@ from numpy.typing import NDArray
 
 from nearkin import _safetensors
 from nearkin._files import discard, is_aside, replacing
+from nearkin._origin import differences, words
 from nearkin._validation import check_number
 
 FORMAT = 1
 MINUTES = 5.0
 
 _NOTE = "checkpoint.json"
-_CHUNK = 64 << 20
 
 Kept: TypeAlias = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
@@ -121,19 +119,12 @@ class Checkpoint:
 
     def compare(self, there: Mapping[str, str], here: Mapping[str, Any]) -> None:
         """Refuse what was made from something else, and say what differs."""
-        now = words(here)
-        if there == now:
+        differing = differences(there, here)
+        if not differing:
             return
-        differing = [
-            f"{name} differs"
-            if isinstance(here.get(name), Digest) or name not in now or name not in there
-            else f"{name} is {there[name]} there and {now[name]} here"
-            for name in sorted(there.keys() | now.keys())
-            if there.get(name) != now.get(name)
-        ]
         raise ValueError(
             f"checkpoint={str(self.folder)!r} belongs to a fit with other data or settings: "
-            f"{'; '.join(differing)}. Nothing in it was changed: start with what it was made from "
+            f"{differing}. Nothing in it was changed: start with what it was made from "
             "to go on, give another folder, or remove this one to start anew"
         )
 
@@ -209,31 +200,3 @@ def as_checkpoint(checkpoint: Any) -> Checkpoint:
     raise ValueError(
         f"checkpoint={checkpoint!r} must be the path of a folder or a nearkin.Checkpoint"
     )
-
-
-class Digest:
-    """Stands for the contents of arrays, which are read only when somebody asks, and once."""
-
-    def __init__(self, *arrays: Any) -> None:
-        self.arrays = arrays
-
-    @cached_property
-    def _text(self) -> str:
-        digest = hashlib.sha256()
-        for array in map(np.asarray, self.arrays):
-            digest.update(repr((array.dtype.str, array.shape)).encode())
-            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            for lo in range(0, len(flat), _CHUNK):
-                digest.update(flat[lo : lo + _CHUNK].data)
-        return digest.hexdigest()[:32]
-
-    def __str__(self) -> str:
-        return self._text
-
-
-def words(made_from: Mapping[str, Any]) -> dict[str, str]:
-    """What something was made from as text, to be kept and compared."""
-    return {
-        name: str(item) if isinstance(item, Digest) else repr(item)
-        for name, item in made_from.items()
-    }

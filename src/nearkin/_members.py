@@ -5,10 +5,9 @@ data and the graph. A finished member is one file that appears whole or not at a
 died goes on with the missing ones.
 """
 
-import hashlib
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from nearkin import _safetensors
 from nearkin._checkpoint import Checkpoint
 from nearkin._files import discard, replacing
 from nearkin._holdout import Judge
+from nearkin._origin import differences, words
 from nearkin._pca import row_blocks
 from nearkin._threads import limited
 from nearkin.neighborhoods import Neighborhoods
@@ -38,25 +38,21 @@ class Folder:
     A `durable` one outlives the run: members that are being learned keep checkpoints in it.
     """
 
-    def __init__(self, path: Path, fingerprint: str, durable: bool = False) -> None:
-        self.path, self.fingerprint, self.durable = path, fingerprint, durable
-        self._claim()
+    def __init__(self, path: Path, durable: bool = False) -> None:
+        self.path, self.durable = path, durable
 
-    def _claim(self) -> None:
+    def claim(self, made_from: Mapping[str, Any]) -> None:
+        """Make the folder ours, or refuse one that belongs to another run."""
         self.path.mkdir(parents=True, exist_ok=True)
         note = self.path / "run.json"
-        if note.exists():
-            found = json.loads(note.read_text()).get("fingerprint")
-        elif any(self.path.glob("member-*")):
-            found = "unknown"
-        else:
+        if not note.exists() and not any(self.path.glob("member-*")):
             with replacing(note) as aside:
-                aside.write_text(json.dumps({"fingerprint": self.fingerprint}))
-            return
-        if found != self.fingerprint:
+                aside.write_text(json.dumps(words(made_from)))
+        differing = differences(json.loads(note.read_text()) if note.exists() else {}, made_from)
+        if differing:
             raise ValueError(
-                f"cache_dir={str(self.path)!r} belongs to a run with other data or parameters; "
-                "nothing in it was changed: give another folder, or remove this one"
+                f"cache_dir={str(self.path)!r} belongs to a run with other data or parameters: "
+                f"{differing}. Nothing in it was changed: give another folder, or remove this one"
             )
 
     def member(self, n: int) -> Path:
@@ -136,7 +132,7 @@ def learn_member(folder: Folder, n: int, learner: Any) -> None:
         matrix = matrix_of(_fitted(learner, rows, labels, folder.hoods(), checkpoint))
         accuracy = Judge(rows, labels, held, voters)(matrix) if held.any() else 1.0
         history = json.dumps(getattr(learner, "history_", []))
-    metadata = {"fingerprint": folder.fingerprint, "accuracy": repr(accuracy), "history": history}
+    metadata = {"accuracy": repr(accuracy), "history": history}
     _safetensors.write(folder.member(n), {"matrix": matrix}, metadata)
     folder.rows(n).unlink(missing_ok=True)
     discard(folder.unfinished(n))
@@ -180,17 +176,3 @@ def matrix_of(learner: Any) -> Array:
         f"learner={type(learner).__name__} has neither matrix_ nor components_ after fit; a "
         "learner of the ensemble must yield one of them"
     )
-
-
-def fingerprint(
-    X: Any, labels: NDArray[Any], parameters: dict[str, Any], extra: Sequence[Any]
-) -> str:
-    """Tell runs apart: parameters, labels, and a sample of the rows (all would take too long)."""
-    digest = hashlib.blake2b(digest_size=16)
-    sample = np.linspace(0, len(X) - 1, min(_SAMPLE, len(X))).astype(int)
-    digest.update(repr((X.shape, sorted((k, repr(v)) for k, v in parameters.items()))).encode())
-    digest.update(np.ascontiguousarray(X[sample]).tobytes())
-    digest.update(np.ascontiguousarray(labels, np.int64).tobytes())
-    for item in extra:
-        digest.update(np.ascontiguousarray(item).tobytes())
-    return digest.hexdigest()

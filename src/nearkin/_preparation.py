@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin import _memory, persistence
-from nearkin._checkpoint import Checkpoint, Digest, words
+from nearkin._checkpoint import Checkpoint
+from nearkin._origin import Digest, words
 from nearkin._parts import is_fitted, seeded
 
 Array = NDArray[np.float32]

@@ -4,7 +4,6 @@ The folder holds the index, then ``shard-0000.safetensors`` …, each of which a
 at all, and at the end ``indices.npy`` and ``distances.npy``. A worker gets the folder and a number.
 """
 
-import hashlib
 import json
 import os
 from mmap import mmap
@@ -20,6 +19,7 @@ from nearkin._choice import build, kind_of
 from nearkin._files import replacing
 from nearkin._indexes import Index, blocks
 from nearkin._lists import QUERY_BLOCK, Neighbors, near_rows
+from nearkin._origin import Digest, differences, words
 from nearkin._progress import track
 from nearkin._threads import limited, n_threads
 
@@ -58,28 +58,21 @@ class Shards:
     def claim(self) -> None:
         """Make the folder ours, or refuse one that belongs to another search."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        note, mine = self.folder / "search.json", self._settings()
+        note = self.folder / "search.json"
+        made_from = {"rows": Digest(self.rows), "k": self.k, "index": self.description}
         if not note.exists():
             if any(self.folder.iterdir()):
                 raise FileExistsError(
                     f"out={str(self.folder)!r} is a folder with other things in it: give a new one"
                 )
             with replacing(note) as aside:
-                aside.write_text(json.dumps(mine))
-        theirs = json.loads(note.read_text())
-        changed = [key for key in mine if theirs.get(key) != mine[key]]
-        if changed:
+                aside.write_text(json.dumps(words(made_from)))
+        differing = differences(json.loads(note.read_text()), made_from)
+        if differing:
             raise FileExistsError(
-                f"out={str(self.folder)!r} holds a search with other {', '.join(changed)}; nothing "
-                "in it was changed: give another folder, or remove this one"
+                f"out={str(self.folder)!r} holds another search: {differing}. Nothing in it was "
+                "changed: give another folder, or remove this one"
             )
-
-    def _settings(self) -> dict[str, object]:
-        n = len(self.rows)
-        sample = np.ascontiguousarray(self.rows[np.linspace(0, n - 1, min(1_000, n)).astype(int)])
-        digest = hashlib.blake2b(sample.tobytes(), digest_size=16).hexdigest()
-        return {"rows": digest, "shape": list(self.rows.shape), "k": self.k,
-                "index": self.description}  # fmt: skip
 
     def index(self) -> Index:
         """The index, built by the first who asks."""

@@ -25,12 +25,12 @@ from nearkin._holdout import hold_out
 from nearkin._joint import Member, refine
 from nearkin._members import (
     Folder,
-    fingerprint,
     learn_member,
     mean_squared_length,
     project,
     read_member,
 )
+from nearkin._origin import Digest
 from nearkin._partition import cells_of
 from nearkin._validation import check_choice, check_label_count, check_number
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
@@ -42,6 +42,9 @@ from nearkin.slne import SLNE
 Array = NDArray[np.float32]
 
 HELD_OUT = 0.1
+# Parameters that members do not depend on: those of the ensemble, and those of a learner.
+_NO_MATTER = ("n_jobs", "cache_dir", "verbose", "joint_epochs", "learner", "random_state")
+_IDLE = ("callback", "verbose", "random_state")
 
 
 class SLDE(BilinearSimilarity, BaseEstimator):
@@ -293,21 +296,25 @@ class SLDE(BilinearSimilarity, BaseEstimator):
     def _folder(
         self, rows: Array, labels: Any, hoods: Neighborhoods | None, path: Path, learners: Any
     ) -> Folder:
-        seeds = [learner.get_params().get("random_state") for learner in learners]
-        names = ("n_jobs", "cache_dir", "verbose", "joint_epochs", "learner", "random_state")
-        own = {k: v for k, v in self.get_params(deep=False).items() if k not in names}
+        folder = Folder(path, durable=self.cache_dir is not None)
+        if not folder.durable:
+            return folder
+        own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NO_MATTER}
         if not isinstance(self.projection, str):
-            own["projection"] = [P.matrix().sum() for P in self.projections_]
-        own |= {
-            "seeds": seeds,
-            "learner": self._prototype.get_params(),
-            "kind": type(self._prototype),
-        }
-        extra = [] if hoods is None else [hoods.indptr, hoods.indices[:1_000_000]]
-        if hoods is not None and hoods.cells is not None:
-            extra.append(hoods.cells)
-        durable = self.cache_dir is not None
-        return Folder(path, fingerprint(rows, labels, own, extra), durable)
+            own["projection"] = Digest(*(P.matrix() for P in self.projections_))
+        graph = () if hoods is None else (*hoods.arrays, hoods.cells)
+        folder.claim(
+            own
+            | {f"learner.{k}": v for k, v in self._prototype.get_params().items() if k not in _IDLE}
+            | {
+                "learner": type(self._prototype).__name__,
+                "seeds": [learner.get_params().get("random_state") for learner in learners],
+                "X": Digest(rows),
+                "y": Digest(labels),
+                "neighbors": Digest(*(array for array in graph if array is not None)),
+            }
+        )
+        return folder
 
     def _learn(self, folder: Folder, rows: Array, learners: list[Any], shared: Any) -> None:
         self.interrupted_ = False

@@ -16,12 +16,13 @@ from sklearn.utils.validation import validate_data
 
 from nearkin import _memory
 from nearkin._blas import serial_blas
-from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
+from nearkin._checkpoint import Checkpoint, as_checkpoint
 from nearkin._choice import check_index
 from nearkin._course import Course, Journal
 from nearkin._growth import Seen
 from nearkin._holdout import Judge, hold_out
 from nearkin._learning import TINY, Learner, Settings, compares_bytes
+from nearkin._origin import Digest
 from nearkin._projection import Projection
 from nearkin._rules import RULES
 from nearkin._validation import check_choice, check_label_count, check_number

@@ -13,10 +13,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin import _memory, persistence, votes
-from nearkin._checkpoint import Checkpoint, Digest, as_checkpoint
+from nearkin._checkpoint import Checkpoint, as_checkpoint
 from nearkin._growth import joined
 from nearkin._holdout import check_calibration, held_out, lists_of, without
 from nearkin._hubs import NEAR, surroundings
+from nearkin._origin import Digest
 from nearkin._parts import apart, check_part, cut, is_fitted, learn, listed_scores, seeded
 from nearkin._preparation import applied, prepared
 from nearkin._validation import check_choice, check_label_count, check_number
