@@ -11,6 +11,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sklearn.exceptions import NotFittedError
 
 import nearkin
 from nearkin import SLNE, Preprocess, SoftVotingKNN, _safetensors, persistence
@@ -61,6 +62,13 @@ def test_round_trip(saved):
     assert again.vote_ == model.vote_
     assert again.get_params()["similarity__max_epochs"] == 2
     again.fit(X, model.classes_[np.arange(120) % 4])  # a loaded model can be fitted anew
+
+
+def test_what_is_not_fitted_is_not_saved(tmp_path):
+    for model in (SLNE(), SoftVotingKNN(), Preprocess()):
+        with pytest.raises(NotFittedError, match=f"{type(model).__name__} is not fitted"):
+            nearkin.save(model, tmp_path / "m.safetensors")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_loads_without_copying(saved):
@@ -208,5 +216,5 @@ def test_a_failed_save_leaves_the_old_file(saved, tmp_path):
         model.save(path)
     assert path.read_bytes() == before
     with pytest.raises(FileNotFoundError):
-        nearkin.save(SLNE(), tmp_path / "no folder" / "m")
+        nearkin.save(nearkin.load(path), tmp_path / "no folder" / "m")
     assert os.listdir(tmp_path) == ["m.safetensors"]

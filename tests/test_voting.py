@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.neighbors import NearestNeighbors, NeighborhoodComponentsAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
@@ -517,3 +517,42 @@ def test_adding_to_a_loaded_model_and_what_cannot_be_added(tmp_path):
     with pytest.raises(NotFittedError):
         SoftVotingKNN().add(X, y)
     assert len(model.database_) == 80
+
+
+def test_without_a_similarity_it_is_plain_k_nearest_neighbours():
+    """Also where rows differ in length, of which inner products would prefer the long ones."""
+    X, y = load_digits(return_X_y=True)
+    plain = SoftVotingKNN(n_neighbors=5, vote="top", sharpness=5).fit(X[:1200], y[:1200])
+    nearest_one = X[plain.kneighbors(X[1200:], 1)[0][:, 0]]
+    theirs = NearestNeighbors(n_neighbors=1).fit(X[:1200]).kneighbors(X[1200:])[0]
+    np.testing.assert_allclose(np.linalg.norm(X[1200:] - nearest_one, axis=1), theirs[:, 0])
+    assert plain.score(X[1200:], y[1200:]) > 0.95
+
+
+def test_without_a_similarity_unit_rows_have_their_cosine():
+    X, y = blobs(n=200)
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    indices, scores = SoftVotingKNN(vote="power").fit(unit, y).kneighbors(unit[:20], 7)
+    expected = np.einsum("nd,nkd->nk", unit[:20], unit[indices])
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def test_places_after_the_winners_go_to_those_who_are_near():
+    scores = np.array([[0.9, 0.8, 0.7, 0.2, 0.1]], np.float32)
+    labels = np.array([[5, 5, 5, 3, 1]])
+    tally = Vote("top", 3).tally(scores, labels, 6)[0]
+    assert np.argsort(-tally, kind="stable").tolist() == [5, 3, 1, 0, 2, 4]
+    assert probabilities(tally[None])[0, 5] == pytest.approx(1)
+
+
+def test_a_sharpness_needs_a_vote():
+    with pytest.raises(ValueError, match="sharpness=3 goes with a vote that is named"):
+        SoftVotingKNN(sharpness=3).fit(*blobs(n=80))
+
+
+def test_nothing_is_left_of_an_earlier_fit():
+    X, y = blobs(n=80)
+    model = SoftVotingKNN(n_neighbors=10).fit(X, y)
+    assert hasattr(model, "calibration_accuracy_")
+    model.set_params(vote="power").fit(X, y)
+    assert not hasattr(model, "calibration_accuracy_")

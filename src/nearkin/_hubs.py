@@ -11,13 +11,21 @@ NEAR = 50  # rows that make the surroundings of a row
 _BLOCK = 65_536
 
 
-def surroundings(rows: Array, lists: NDArray[np.int32], matrix: Array | None) -> Array:
-    """Mean similarity of a row's nearest rows, as queries, to that row (after Conneau et al.)."""
+def surroundings(
+    rows: Array, lists: NDArray[np.int32], matrix: Array | None, scale: float = 1.0
+) -> Array:
+    """Mean similarity of a row's nearest rows, as queries, to that row (after Conneau et al.).
+
+    Without a `matrix`, similarity is `pair_closeness` of rows whose squared length is `scale`.
+    """
     means = np.empty(len(rows), np.float32)
     for lo in range(0, len(rows), _BLOCK):
         part = slice(lo, lo + _BLOCK)
-        seen = rows[part] if matrix is None else rows[part] @ matrix.T
-        scores = _kernel.pair_scores(seen, rows, np.ascontiguousarray(lists[part, :NEAR]))
+        near = np.ascontiguousarray(lists[part, :NEAR])
+        if matrix is None:
+            scores = _kernel.pair_closeness(rows[part], rows, near, scale)
+        else:
+            scores = _kernel.pair_scores(rows[part] @ matrix.T, rows, near)
         there = np.isfinite(scores)  # lists may have gaps
         total = np.where(there, scores, 0).sum(axis=1)
         means[part] = total / np.maximum(there.sum(axis=1), 1)

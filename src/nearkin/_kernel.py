@@ -223,6 +223,16 @@ def pair_squared_distances(
     return _of_pairs(_pair_squared_distances, Q, Z, indices)
 
 
+def pair_closeness(
+    Q: NDArray[np.float32], Z: NDArray[np.float32], indices: NDArray[np.int32], scale: float
+) -> NDArray[np.float32]:
+    """``scale − |q − z|²/2``, in the manner of `pair_scores`: for rows of length √scale, q·z."""
+    closeness = pair_squared_distances(Q, Z, indices)
+    closeness *= np.float32(-0.5)
+    closeness += np.float32(scale)
+    return closeness
+
+
 def _of_pairs(
     fill: Callable[..., None],
     Q: NDArray[np.float32],

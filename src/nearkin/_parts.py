@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from nearkin import _kernel
 from nearkin._checkpoint import Checkpoint
 from nearkin.neighborhoods import NeighborLists
 
@@ -77,12 +76,7 @@ def check_part(name: str, part: Any, method: str, example: str) -> None:
 
 
 def listed_scores(similarity: Any, queries: Array, rows: Array, lists: NDArray[np.int32]) -> Array:
-    """What a part says of each query and the rows listed for it; −inf where ``-1`` is listed.
-
-    Without a part these are inner products.
-    """
-    if similarity is None:
-        return _kernel.pair_scores(queries, rows, lists)
+    """What a part says of each query and the rows listed for it; −inf where ``-1`` is listed."""
     if hasattr(similarity, "neighbor_scores"):
         return similarity.neighbor_scores(queries, rows, lists)
     scores = np.full(lists.shape, -np.inf, np.float32)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin import _safetensors
 from nearkin._safetensors import FileFormatError
@@ -64,6 +65,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((nearkin.load(path).predict(X) == model.predict(X)).all())
     True
     """
+    if hasattr(model, "fit"):
+        check_is_fitted(model, msg="%(name)s is not fitted; fit it before it is saved")
     arrays: dict[str, NDArray[Any]] = {}
     description = _describe(model, "", arrays)
     if not isinstance(description, dict):

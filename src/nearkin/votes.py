@@ -12,6 +12,7 @@ Array = NDArray[np.float32]
 # Where no similarity is positive, votes count from a tenth beyond the least similar voter: it still
 # has a vote, so that among equals the majority wins.
 _FROM = np.float32(1.1)
+_HARDLY = 1e-7
 
 
 def _lifted(scores: Array) -> Array:
@@ -39,8 +40,10 @@ def _softmax(scores: Array, temperature: float) -> Array:
 
 def _top(scores: Array, n: float) -> Array:
     rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
-    # Equal votes, but among equal counts the more similar decide.
-    return np.where(rank < n, 1 + np.float32(1e-3) * (1 - rank / n), 0).astype(np.float32)
+    # Equal votes, but among equal counts the more similar decide. Those beyond the first n cannot
+    # change who wins; they only put in order the classes that have no vote.
+    beyond = _HARDLY * np.exp2(np.minimum(n - rank, 0))
+    return np.where(rank < n, 1 + 1e-3 * (1 - rank / n), beyond).astype(np.float32)
 
 
 KINDS: dict[str, Callable[[Array, float], Array]] = {

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin import _memory, persistence, votes
+from nearkin import _kernel, _memory, persistence, votes
 from nearkin._checkpoint import Checkpoint, as_checkpoint
 from nearkin._growth import joined
 from nearkin._holdout import check_calibration, held_out, lists_of, without
@@ -44,7 +44,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     ----------
     similarity : estimator, optional
         A learner such as `SLNE`, fitted along, or any fitted object with ``similarity(X, Z)``,
-        used as it is. Without one this is plain k-nearest-neighbour voting by inner products.
+        used as it is. Without one this is plain k-nearest-neighbour voting: the nearer a row, the
+        more its vote counts, ``scale_ − d²/2``, which for rows of unit length is their cosine.
     n_neighbors : int
         Rows on the shortlist.
     vote : {"auto", "similarity", "power", "softmax", "top"}
@@ -52,7 +53,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         ``auto`` holds out a tenth of the rows (at most 5,000) from learning and takes the kind
         and sharpness that classify them best.
     sharpness : float, optional
-        Power, temperature or number of voters; a default for each kind if left out.
+        Power, temperature or number of voters of a vote that is named; a default for each kind if
+        left out. ``auto`` chooses its own.
     index : str
         How the shortlist is found: see `nearkin.neighbors.nearest`.
     preprocess : transformer, optional
@@ -76,6 +78,10 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Accuracy on the held-out rows (with ``vote="auto"``).
     database_ : (n, D) float32 array
         The preprocessed rows.
+    labels_ : (n,) int32 array
+        Their labels, as places in `classes_`.
+    scale_ : float
+        Their mean squared length.
     hub_bias_ : (n,) float32 array
         What `hub_share` takes off each row's score.
 
@@ -145,6 +151,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._check_parameters()
         if calibration is not None:
             check_calibration(calibration)
+        self.__dict__.pop("calibration_accuracy_", None)  # an earlier fit's
         keep = as_checkpoint(checkpoint)
         rng = check_random_state(keep.seed(self.random_state))
         labels = self._keep(X, y, rng, keep)
@@ -216,6 +223,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_number("hub_share", self.hub_share, 0)
         if self.sharpness is not None:
             check_number("sharpness", self.sharpness, 0, open_low=True)
+            if self.vote == "auto":
+                raise ValueError(
+                    f"sharpness={self.sharpness} goes with a vote that is named, such as "
+                    "vote='power'; vote='auto' chooses it: leave one of them out"
+                )
         check_part("similarity", self.similarity, "similarity", "a learner such as SLNE()")
         check_part("preprocess", self.preprocess, "transform", "a transformer such as Preprocess()")
 
@@ -226,6 +238,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         self.preprocess_, self.database_ = prepared(self.preprocess, rows, rng, keep)
+        lengths = np.einsum("nd,nd->n", self.database_, self.database_)
+        self.scale_ = float(lengths.mean(dtype=np.float64))
         self.labels_ = labels.astype(np.int32)
         self._cached_index = None
         if self.n_neighbors > len(labels):
@@ -269,7 +283,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
                     f"hub_share={self.hub_share} needs a similarity with matrix_; "
                     f"{type(self.similarity_).__name__} has none"
                 )
-            self.hub_bias_ += self.hub_share * surroundings(self.database_, lists, matrix)
+            near = surroundings(self.database_, lists, matrix, self.scale_)
+            self.hub_bias_ += self.hub_share * near
 
     def _calibrate_on(self, X: ArrayLike, y: ArrayLike) -> None:
         truth = np.searchsorted(self.classes_, np.asarray(y))
@@ -331,7 +346,10 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         return self._index.nearest(min(self.n_neighbors, len(self.database_)), queries)[0]
 
     def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        scores = listed_scores(self.similarity_, queries, self.database_, indices)
+        if self.similarity_ is None:
+            scores = _kernel.pair_closeness(queries, self.database_, indices, self.scale_)
+        else:
+            scores = listed_scores(self.similarity_, queries, self.database_, indices)
         return scores - self.hub_bias_[indices] if self.hub_share else scores
 
     def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
@@ -376,6 +394,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     ) -> NDArray[Any]:
         """The `n` labels with the most votes, best first, as an (m, n) array.
 
+        Labels of which no row is on the shortlist come last, in the order of `classes_`.
         `neighbors` as in `predict`.
         """
         check_is_fitted(self, "database_")
@@ -396,8 +415,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Returns
         -------
         indices, similarities : (m, n_neighbors) arrays
-            Most similar first; with ``rerank=False``, nearest first. Where an approximate index
-            found fewer rows, ``-1`` and −inf fill the places.
+            Most similar first; with ``rerank=False``, nearest first. Indices come before
+            similarities, unlike in scikit-learn. Where an approximate index found fewer rows,
+            ``-1`` and −inf fill the places.
         """
         queries = self._queries(X)
         n = self._wanted(n_neighbors)
