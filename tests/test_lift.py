@@ -35,7 +35,7 @@ def test_inner_products_approach_the_gaussian_kernel():
     np.testing.assert_allclose(Z @ Z.T, np.exp(-(0.8**2) * squared / 2), atol=0.05)
 
 
-@pytest.mark.parametrize("settings", [{"n_features": 0}, {"bandwidth": 0}])
+@pytest.mark.parametrize("settings", [{"n_features": 0}, {"n_features": 2.5}, {"bandwidth": 0}])
 def test_bad_parameters(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         FourierLift(**settings).fit(np.eye(5))

@@ -127,3 +127,11 @@ def test_bad_parameters(settings):
 def test_one_class():
     with pytest.raises(ValueError, match="one class"):
         LinearSVM().fit(blobs(n=30)[0], np.zeros(30))
+
+
+def test_counts_are_whole():
+    X, y = blobs(n=30)
+    with pytest.raises(ValueError, match=r"max_epochs=2\.5 must be a whole number"):
+        LinearSVM(max_epochs=2.5).fit(X, y)
+    with pytest.raises(ValueError, match=r"n=2\.5 must be a whole number"):
+        LinearSVM(C=1.0).fit(X, y).predict_top(X, n=2.5)

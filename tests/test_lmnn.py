@@ -70,7 +70,9 @@ def test_memory_is_bounded():
         LMNN(max_impostors=50, max_iter=3).fit(X, y)
 
 
-@pytest.mark.parametrize("settings", [{"n_neighbors": 0}, {"weight": 2}, {"max_iter": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"n_neighbors": 0}, {"weight": 2}, {"weight": "a"}, {"max_iter": 0}]
+)
 def test_bad_parameters(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         LMNN(**settings).fit(*blobs(n=30))
@@ -91,3 +93,11 @@ def test_early_stopping_keeps_the_best_on_held_out_rows():
     assert len(held.learn) == 400 - len(held.queries)
     kept, start = metric_quality(held, model.components_), metric_quality(held, np.eye(10))
     assert kept > start
+
+
+@pytest.mark.parametrize(
+    "name", ["n_neighbors", "max_iter", "refresh", "max_impostors", "max_rows"]
+)
+def test_counts_are_whole(name):
+    with pytest.raises(ValueError, match=rf"{name}=2\.5 must be a whole number"):
+        LMNN(**{name: 2.5}).fit(*blobs(n=30))

@@ -45,3 +45,9 @@ def test_row_limit_is_kept_and_said():
 def test_bad_parameters(settings):
     with pytest.raises(ValueError, match=f"{next(iter(settings))}="):
         NCA(**settings).fit(*blobs(n=30))
+
+
+@pytest.mark.parametrize("name", ["n_components", "max_iter", "max_rows"])
+def test_counts_are_whole(name):
+    with pytest.raises(ValueError, match=rf"{name}=2\.5 must be a whole number"):
+        NCA(**{name: 2.5}).fit(*blobs(n=30))

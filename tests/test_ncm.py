@@ -89,3 +89,9 @@ def test_saved_and_loaded(fitted, tmp_path):
 def test_bad_parameters(settings):
     with pytest.raises(ValueError, match=f"{next(iter(settings))}="):
         NCM(**settings).fit(*blobs(n=30))
+
+
+@pytest.mark.parametrize("name", ["rank", "batch_size", "max_iter"])
+def test_counts_are_whole(name):
+    with pytest.raises(ValueError, match=rf"{name}=2\.5 must be a whole number"):
+        NCM(**{name: 2.5}).fit(*blobs(n=30))

@@ -86,3 +86,8 @@ def test_saved_and_loaded(tmp_path):
 def test_bad_parameters(settings):
     with pytest.raises(ValueError, match=f"{next(iter(settings))}="):
         OASIS(**settings).fit(*blobs(n=30))
+
+
+def test_steps_are_whole():
+    with pytest.raises(ValueError, match=r"max_steps=10\.5 must be a whole number"):
+        OASIS(max_steps=10.5).fit(*blobs(n=30))

@@ -101,6 +101,7 @@ def test_directions_without_variance_stay_silent():
     [
         ({"n_components": 7}, "at most 6 directions"),
         ({"n_components": 0}, "n_components=0"),
+        ({"n_components": 2.5}, r"n_components=2\.5 must be a whole number"),
         ({"whitening": -0.1}, "whitening=-0.1"),
         ({"whitening": 1.1}, "whitening=1.1"),
     ],

@@ -75,6 +75,8 @@ def test_directions_from_some_of_the_rows():
     [
         ("pca", 2, 13, "n_components=13 must lie between 1 and the 12"),
         ("random", 2, 0, "n_components=0"),
+        ("random", 2.5, 2, "n_members=2.5 must be a whole number"),
+        ("random", 2, 2.5, "n_components=2.5 must be a whole number"),
         ("pca", 4, 4, "need 16 principal directions"),
         ("pca", 20, 2, "need 40 principal directions"),
         ("nonsense", 2, 2, "projection='nonsense'"),

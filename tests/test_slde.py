@@ -357,6 +357,8 @@ def test_a_folder_that_is_a_file(data, tmp_path):
         ({"weights": "luck"}, "weights='luck'"),
         ({"n_members": 0}, "n_members=0"),
         ({"n_members": 2.5}, r"n_members=2\.5 must be a whole number"),
+        ({"n_components": 2.5}, r"n_components=2\.5 must be a whole number"),
+        ({"pca_rows": 20.5}, r"pca_rows=20\.5 must be a whole number"),
         ({"learner": SLNE(n_neighbors=2.5)}, r"n_neighbors=2\.5 must be a whole number"),
         ({"learner": SLNE(index=3)}, "index=3 must be a string"),
         ({"learner": SLNE(index="exact;foo")}, "'exact' takes no settings"),

@@ -68,9 +68,10 @@ def test_bad_input_is_named(X, y, message):
         tune(X, y)
 
 
-def test_bad_max_rows():
-    with pytest.raises(ValueError, match="max_rows"):
-        tune(np.eye(6), np.arange(6) % 2, max_rows=0)
+@pytest.mark.parametrize("max_rows", [0, 100.5])
+def test_bad_max_rows(max_rows):
+    with pytest.raises(ValueError, match=f"max_rows={max_rows} must be a whole number"):
+        tune(np.eye(6), np.arange(6) % 2, max_rows=max_rows)
 
 
 def test_the_tuned_model_can_be_saved(tuned, tmp_path):

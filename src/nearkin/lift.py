@@ -55,7 +55,7 @@ class FourierLift(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Fit `preprocess` and draw the directions."""
-        check_number("n_features", self.n_features, 1)
+        check_number("n_features", self.n_features, 1, whole=True)
         check_number("bandwidth", self.bandwidth, 0, open_low=True)
         validate_data(self, X, accept_sparse="csr", dtype=None, skip_check_array=True)
         before = Preprocess(unit_length=False) if self.preprocess is None else self.preprocess

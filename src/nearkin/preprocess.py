@@ -78,7 +78,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rows = self._rows(X, reset=True)
         most = min(rows.shape)
         n = most if self.n_components is None else self.n_components
-        check_number("n_components", n, 1)
+        check_number("n_components", n, 1, whole=True)
         if n > most:
             raise ValueError(
                 f"n_components={n} but X has {rows.shape[0]} rows and {rows.shape[1]} columns; "

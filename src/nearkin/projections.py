@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin import _pca
+from nearkin._validation import check_number
 
 Array = NDArray[np.float32]
 
@@ -93,6 +94,7 @@ def make_projections(
     >>> [P.matrix().shape for P in blocks], round(sum(energies), 3)
     ([(2, 6), (2, 6), (2, 6)], 1.0)
     """
+    check_sizes(n_members, n_components, pca_rows)
     D = X.shape[1]
     if not isinstance(kind, str):
         return [_given(P, D) for P in kind], []
@@ -107,9 +109,17 @@ def make_projections(
     return [*made, *(Random(random_kind, d, D, int(seed)) for seed in seeds)], energies
 
 
+def check_sizes(n_members: int, n_components: int | None, pca_rows: int | None) -> None:
+    """Refuse counts that are none."""
+    check_number("n_members", n_members, 1, whole=True)
+    for name, value in (("n_components", n_components), ("pca_rows", pca_rows)):
+        if value is not None:
+            check_number(name, value, 1, whole=True)
+
+
 def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple[int, int]:
     d = max(1, D // n_members) if n_components is None else n_components
-    if not 1 <= d <= D:
+    if d > D:
         raise ValueError(f"n_components={d} must lie between 1 and the {D} columns of X")
     if kind != "pca":
         return d, n_members

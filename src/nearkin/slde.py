@@ -35,7 +35,7 @@ from nearkin._partition import cells_of
 from nearkin._validation import check_choice, check_label_count, check_number
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors import nearest, no_more_than_rows
-from nearkin.projections import Projection, make_projections
+from nearkin.projections import Projection, check_sizes, make_projections
 from nearkin.similarity import BilinearSimilarity
 from nearkin.slne import SLNE
 
@@ -207,7 +207,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_choice("weights", self.weights, ["equal", "accuracy"])
-        check_number("n_members", self.n_members, 1, whole=True)
+        check_sizes(self.n_members, self.n_components, self.pca_rows)
         check_number("joint_epochs", self.joint_epochs, 0, whole=True)
         check_number("n_neighbors", self.n_neighbors, 1, whole=True)
         check_index(self.index)

@@ -110,7 +110,7 @@ def tune(
     >>> bool(model.score(X[1::2], y[1::2]) > 0.9)
     True
     """
-    check_number("max_rows", max_rows, 3)
+    check_number("max_rows", max_rows, 3, whole=True)
     rows, labels = _checked(X, y)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     few = _drawn(labels, max_rows, np.random.default_rng(seed))

@@ -56,7 +56,10 @@ def test_codes_are_sparse_rows_that_sum_to_one():
         ({"n_words": 601}, r"n_words=601 needs at least as many descriptors, got n_samples=600"),
         ({"n_words": 8, "n_neighbors": 9}, "n_neighbors=9"),
         ({"n_words": 8, "n_neighbors": 0}, "n_neighbors=0"),
+        ({"n_words": 8.5}, r"n_words=8\.5 must be a whole number"),
+        ({"n_words": 8, "n_neighbors": 2.5}, r"n_neighbors=2\.5 must be a whole number"),
         ({"n_words": 8, "beta": 0}, "beta=0"),
+        ({"n_words": 8, "beta": "a"}, "beta='a' must be a number"),
         ({"n_words": 8, "beta": float("nan")}, "beta=nan"),
     ],
 )

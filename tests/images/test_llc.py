@@ -144,6 +144,7 @@ def test_parameters_as_json_gives_them_back(folder, fitted):
         ({"patch_sizes": (10,)}, "patch_sizes"),
         ({"beta": -1}, "beta=-1"),
         ({"max_side": 0}, "max_side=0"),
+        ({"max_side": 2.5}, r"max_side=2\.5 must be a whole number"),
     ],
 )
 def test_bad_settings(folder, params, message):

@@ -253,3 +253,9 @@ def test_without_pillow_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ImportError, match=r"nearkin\[images\]"):
         read_grey(b"")
+
+
+@pytest.mark.parametrize("max_side", [0, 2.5])
+def test_a_side_is_a_whole_number(max_side):
+    with pytest.raises(ValueError, match=f"max_side={max_side} must be a whole number"):
+        read_grey(encoded(RAMP), max_side=max_side)

@@ -135,7 +135,7 @@ def test_clone():
     ("params", "message"),
     [
         ({"step": 0}, "step=0"),
-        ({"step": 2.5}, "step=2.5"),
+        ({"step": 2.5}, "step=2.5 must be a whole number"),
         ({"patch_sizes": ()}, "patch_sizes"),
         ({"patch_sizes": 16}, "patch_sizes=16"),
         ({"patch_sizes": (15,)}, "multiples of 4"),

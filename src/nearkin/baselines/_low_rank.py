@@ -49,14 +49,17 @@ class Found:
 
 
 def check_parameters(model: Any) -> None:
-    """Refuse a `rank` or `step_size` that is neither a number nor "auto"."""
-    for name, low in (("rank", 1), ("step_size", 0)):
-        if isinstance(getattr(model, name), str):
-            check_choice(name, getattr(model, name), ["auto"])
-        else:
-            check_number(name, getattr(model, name), low, open_low=low == 0)
+    """Refuse counts that are none, and a `rank` or `step_size` that is no number nor "auto"."""
+    if isinstance(model.rank, str):
+        check_choice("rank", model.rank, ["auto"])
+    else:
+        check_number("rank", model.rank, 1, whole=True)
+    if isinstance(model.step_size, str):
+        check_choice("step_size", model.step_size, ["auto"])
+    else:
+        check_number("step_size", model.step_size, 0, open_low=True)
     for name in ("batch_size", "max_iter"):
-        check_number(name, getattr(model, name), 1)
+        check_number(name, getattr(model, name), 1, whole=True)
 
 
 def principal_start(rows: Array, labels: Labels, rank: int, rng: np.random.Generator) -> Array:

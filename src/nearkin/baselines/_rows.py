@@ -42,7 +42,7 @@ def limited_rows(model: Any, rows: Array, labels: Labels) -> tuple[Array, Labels
     model.n_rows_ = len(rows)
     if model.max_rows is None:
         return rows, labels
-    check_number("max_rows", model.max_rows, 2)
+    check_number("max_rows", model.max_rows, 2, whole=True)
     if len(rows) <= model.max_rows:
         return rows, labels
     warnings.warn(

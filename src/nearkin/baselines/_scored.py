@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearkin._validation import check_number
+
 Array = NDArray[np.float32]
 
 _CELLS = 1 << 24
@@ -42,7 +44,8 @@ class ScoredClassifier(ClassifierMixin):
     def predict_top(self, X: ArrayLike, n: int = 5) -> NDArray[Any]:
         """The `n` labels of the highest scores, best first, as an (m, n) array."""
         check_is_fitted(self, "classes_")
-        if not 1 <= n <= len(self.classes_):
+        check_number("n", n, 1, whole=True)
+        if n > len(self.classes_):
             raise ValueError(f"n={n} must lie between 1 and the {len(self.classes_)} classes")
         best = [np.argsort(-s, axis=1, kind="stable")[:, :n] for s in self._blocks(X)]
         return self.classes_[np.concatenate(best)]

@@ -106,7 +106,7 @@ class KNNMetric(LearnedMetric, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn W by stochastic gradient descent from the principal directions."""
         check_parameters(self)
-        check_number("n_neighbors", self.n_neighbors, 1)
+        check_number("n_neighbors", self.n_neighbors, 1, whole=True)
         check_choice("targets", self.targets, ["dynamic", "fixed"])
         rows, labels = limited_rows(self, *labelled_rows(self, X, y)[:2])
         rng = generator(self.random_state)

@@ -106,7 +106,7 @@ class LinearSVM(ScoredClassifier, BaseEstimator):
         else:
             check_number("C", self.C, 0, open_low=True)
         check_number("tol", self.tol, 0, open_low=True)
-        check_number("max_epochs", self.max_epochs, 1)
+        check_number("max_epochs", self.max_epochs, 1, whole=True)
 
     def _choose(self, rows: Array, labels: Labels, scale: float, seed: int) -> float:
         """Climb from C = 1 in the direction that helps."""

@@ -110,8 +110,10 @@ class LMNN(LearnedMetric, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn L by gradient descent from the identity, scaled to mean target distance one."""
         for name in ("n_neighbors", "max_iter", "refresh", "max_impostors"):
-            check_number(name, getattr(self, name), 1)
-        if not 0 <= self.weight <= 1:
+            check_number(name, getattr(self, name), 1, whole=True)
+        check_number("tol", self.tol, 0)
+        check_number("weight", self.weight, 0)
+        if self.weight > 1:
             raise ValueError(f"weight={self.weight!r} must lie between 0 and 1")
         rows, labels = limited_rows(self, *labelled_rows(self, X, y)[:2])
         held = HeldOut(rows, labels, generator(self.random_state)) if self.early_stopping else None

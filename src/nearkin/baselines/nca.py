@@ -62,9 +62,9 @@ class NCA(LearnedMetric, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn L by maximising the probability that a random neighbour is of the same class."""
-        check_number("max_iter", self.max_iter, 1)
+        check_number("max_iter", self.max_iter, 1, whole=True)
         if self.n_components is not None:
-            check_number("n_components", self.n_components, 1)
+            check_number("n_components", self.n_components, 1, whole=True)
         rows, labels = limited_rows(self, *labelled_rows(self, X, y)[:2])
         n = rows.shape[1] if self.n_components is None else min(self.n_components, rows.shape[1])
         seed = int(generator(self.random_state).integers(2**31))

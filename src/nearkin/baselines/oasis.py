@@ -79,7 +79,7 @@ class OASIS(BilinearSimilarity, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn `matrix_` by online steps from the identity."""
-        check_number("max_steps", self.max_steps, 1)
+        check_number("max_steps", self.max_steps, 1, whole=True)
         if isinstance(self.C, str):
             check_choice("C", self.C, ["auto"])
         else:

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearkin._validation import check_number
 from nearkin.images.coding import codes, nearest_words
 
 ITERATIONS = 25
@@ -101,11 +102,11 @@ class Codebook(TransformerMixin, BaseEstimator):
 
 def check_coding(n_words: int, n_neighbors: int, beta: float) -> None:
     """Refuse settings that cannot be."""
-    if not (isinstance(n_words, int | np.integer) and n_words >= 1):
-        raise ValueError(f"n_words={n_words!r}: expected a whole number of at least 1")
-    if not (isinstance(n_neighbors, int | np.integer) and 1 <= n_neighbors <= n_words):
+    check_number("n_words", n_words, 1, whole=True)
+    check_number("n_neighbors", n_neighbors, 1, whole=True)
+    if n_neighbors > n_words:
         raise ValueError(
-            f"n_neighbors={n_neighbors!r}: expected a whole number from 1 to n_words={n_words}"
+            f"n_neighbors={n_neighbors!r} must be at most n_words={n_words}; lower it or raise "
+            "n_words"
         )
-    if not beta > 0:
-        raise ValueError(f"beta={beta!r}: expected a positive number, 1e-4 in the LLC paper")
+    check_number("beta", beta, 0, open_low=True)

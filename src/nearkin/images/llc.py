@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin._progress import track
+from nearkin._validation import check_number
 from nearkin.images.codebook import Codebook, check_coding
 from nearkin.images.coding import codes, max_pool, nearest_words, pyramid_cells
 from nearkin.images.extraction import Failed, UnreadableImages, extract, name_of
@@ -214,5 +215,4 @@ class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type:
         pyramid = np.asarray(self.pyramid)
         if pyramid.ndim != 1 or pyramid.dtype.kind not in "iu" or pyramid.min() < 1:
             raise ValueError(f"pyramid={self.pyramid!r}: expected grid sides such as (1, 2, 4)")
-        if not (isinstance(self.max_side, int | np.integer) and self.max_side > 0):
-            raise ValueError(f"max_side={self.max_side!r}: expected a positive number of pixels")
+        check_number("max_side", self.max_side, 1, whole=True)

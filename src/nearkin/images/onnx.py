@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from nearkin._validation import check_number
 from nearkin.images.extraction import Failed, extract
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import ImageError, Source, read_window
@@ -258,7 +259,7 @@ def _layout(shape: Sequence[int | str | None], wanted: str | None) -> str:
 def _size(
     said: tuple[int | str | None, ...], wanted: int | tuple[int, int] | None
 ) -> tuple[int, int]:
-    asked = (None, None) if wanted is None else tuple(np.broadcast_to(wanted, 2).tolist())
+    asked = _sides(wanted)
     sides = []
     for of_file, of_user in zip(said, asked):
         side = of_file if isinstance(of_file, int) and of_file > 0 else of_user
@@ -272,11 +273,23 @@ def _size(
     return sides[0], sides[1]
 
 
+def _sides(wanted: Any) -> tuple[int | None, ...]:
+    """Height and width as asked for."""
+    if wanted is None:
+        return None, None
+    sides = tuple(wanted) if isinstance(wanted, tuple | list) else (wanted, wanted)
+    if len(sides) != 2:
+        raise ValueError(f"size={wanted!r}: expected one side, or height and width")
+    for side in sides:
+        check_number("size", side, 1, whole=True)
+    return sides
+
+
 def _check_numbers(encoder: OnnxEncoder) -> None:
-    if not 0 < encoder.crop <= 1:
+    check_number("crop", encoder.crop, 0, open_low=True)
+    if encoder.crop > 1:
         raise ValueError(f"crop={encoder.crop!r}: expected a share above 0, up to 1")
-    if not (isinstance(encoder.batch_size, int | np.integer) and encoder.batch_size > 0):
-        raise ValueError(f"batch_size={encoder.batch_size!r}: expected at least 1")
+    check_number("batch_size", encoder.batch_size, 1, whole=True)
     for name in ("mean", "scale"):
         values = np.asarray(getattr(encoder, name), dtype=float)
         if values.shape not in ((), (1,), (3,)) or not np.isfinite(values).all():

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin._validation import check_number
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -35,6 +37,8 @@ def read_grey(source: Source, max_side: int | None = None) -> NDArray[np.uint8]:
     >>> image.shape, int(image.min())
     ((100, 300), 255)
     """
+    if max_side is not None:
+        check_number("max_side", max_side, 1, whole=True)
     return _read(source, "L", max_side, lambda image: _shrink(image, max_side))
 
 

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from nearkin._compiled import compiled
+from nearkin._validation import check_number
 from nearkin.images.reading import ImageError
 
 Floats = NDArray[np.float32]
@@ -100,8 +101,7 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
         return histograms, centres.reshape(-1, 2).astype(np.float32)
 
     def _check(self) -> None:
-        if not (isinstance(self.step, int | np.integer) and self.step > 0):
-            raise ValueError(f"step={self.step!r}: expected a positive number of pixels")
+        check_number("step", self.step, 1, whole=True)
         sizes = np.asarray(self.patch_sizes)
         whole = sizes.ndim == 1 and sizes.dtype.kind in "iu"
         if not whole or (sizes % BINS).any() or sizes.min() < 2 * BINS:
