@@ -1,0 +1,5 @@
+"""``python -m nearkin``: the command line."""
+
+from nearkin.cli import main
+
+main()
