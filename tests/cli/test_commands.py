@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 
@@ -35,6 +36,22 @@ def test_help_version_and_completion():
     assert shown.returncode == 0
     assert "complete" in shown.stdout
     assert "nearkin" in shown.stdout
+
+
+def test_as_a_module():
+    called = [sys.executable, "-m", "nearkin", "--version"]
+    result = subprocess.run(called, capture_output=True, text=True, env=QUIET)
+    assert result.stdout.strip() == package.__version__, result.stderr
+
+
+def test_help_says_what_is_so():
+    shown = {name: " ".join(nearkin(name, "--help").stdout.replace("│", " ").split())
+             for name in ("features", "train", "run")}  # fmt: skip
+    for name in ("features", "run"):
+        assert "58.4,57.1,57.4" in shown[name]
+    for name in ("train", "run"):
+        assert "auto, exact, cells or" in shown[name]
+    assert "143" in nearkin("--help").stdout
 
 
 def test_every_command_has_an_example():
@@ -256,6 +273,46 @@ def test_unreadable_images_are_left_out_when_asked(pictures, tmp_path):
     assert "a.png" in refused.stderr
     rows = answer("classify", pictures / "run", tmp_path / "mixed", "--skip-unreadable")["rows"]
     assert [row["labels"] for row in rows] == [[], ["lying"]]
+    found = answer("search", pictures / "run", tmp_path / "mixed", "--skip-unreadable", "--n", 2)
+    assert [len(entry["learned"]) for entry in found["queries"]] == [0, 2]
+
+
+def test_features_without_the_images_that_cannot_be_read(pictures, tmp_path):
+    shutil.copytree(pictures / "more", tmp_path / "more")
+    encoder = pictures / "run" / "encoder.safetensors"
+    command = ("features", tmp_path / "more", "--encoder", encoder, "--out")
+    answer(*command, tmp_path / "whole.npy")
+    torn = tmp_path / "more" / "lying" / "01.png"
+    torn.write_bytes(torn.read_bytes()[:100])
+    refused = nearkin(*command, tmp_path / "f.npy")
+    assert refused.returncode == 1
+    assert "give --skip-unreadable to leave them out" in refused.stderr
+    made = nearkin(*command, tmp_path / "f.npy", "--skip-unreadable", "--json")  # goes on
+    assert "1 of 9 images could not be used and are left out" in made.stderr
+    about = json.loads(made.stdout)
+    assert (about["rows"], about["unreadable"]) == (8, 1)
+    labels, paths = ((tmp_path / f"f.{name}.txt").read_text().split() for name in
+                     ("labels", "paths"))  # fmt: skip
+    assert labels == ["leaning"] * 3 + ["lying"] * 2 + ["standing"] * 3
+    assert len(paths) == 8
+    assert str(torn) not in paths
+    whole = np.load(tmp_path / "whole.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "f.npy"), np.delete(whole, 4, axis=0))
+    before = (tmp_path / "f.npy").read_bytes()
+    again = nearkin(*command, tmp_path / "f.npy", "--skip-unreadable")
+    assert again.returncode == 1  # rows that are not there cannot be tried again
+    assert "choose another" in again.stderr
+    assert (tmp_path / "f.npy").read_bytes() == before
+
+
+def test_no_features_are_left_of_unreadable_images(pictures, tmp_path):
+    (tmp_path / "torn" / "a").mkdir(parents=True)
+    (tmp_path / "torn" / "a" / "x.png").write_bytes(b"torn")
+    encoder = pictures / "run" / "encoder.safetensors"
+    refused = nearkin("features", tmp_path / "torn", "--encoder", encoder, "--skip-unreadable",
+                      "--out", tmp_path / "f.npy")  # fmt: skip
+    assert refused.returncode == 1
+    assert "none of the 1 images could be used" in refused.stderr
 
 
 def test_a_person_at_a_terminal_sees_what_goes_on(pictures, tmp_path):

@@ -9,6 +9,7 @@ import typer
 
 import nearkin
 from nearkin.cli import data, info, models, pipeline
+from nearkin.cli.interrupts import INTERRUPTED, STOPS, listen, told
 from nearkin.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -16,12 +17,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 it failed and one line says why, 2 the command was not "
-    "understood, 130 interrupted.",
+    "understood, 130 interrupted, 143 terminated.",
 )
 
 # Failures that a person can mend; anything else is a bug of ours, and says so.
 EXPECTED = (ValueError, OSError, ImportError, RuntimeError, TypeError, ArithmeticError, MemoryError)
-FAILED, MISUSED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+FAILED, MISUSED, TERMINATED = 1, 2, 143
 
 
 def _version(asked: bool) -> None:
@@ -51,7 +52,7 @@ for command in (
     data.features, data.neighbors, models.train, models.evaluate, models.classify, models.search,
     info.info, pipeline.plan, pipeline.run, pipeline.demo, reproduce,
 ):  # fmt: skip
-    app.command()(command)
+    app.command()(told(command))
 
 
 def main() -> None:
@@ -60,11 +61,12 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     # A polite kill unwinds the stack, so that files written aside are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    listen()
     try:
         code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
-    except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted; what was finished is kept, the same command goes on", INTERRUPTED)
+    except (*STOPS, typer.Abort):  # before the command began
+        _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
@@ -73,7 +75,7 @@ def main() -> None:
             _misused(error)
         if debug:
             raise
-        _fail(f"error: {_told(error)}", FAILED)
+        _fail(f"error: {_explained(error)}", FAILED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -85,7 +87,7 @@ def _misused(error: Any) -> None:
     _fail(f"error: {_one_line(error.format_message()).rstrip('.')}. See '{where} --help'.", MISUSED)
 
 
-def _told(error: Exception) -> str:
+def _explained(error: Exception) -> str:
     if not isinstance(error, EXPECTED):
         return (
             f"unexpected {type(error).__name__} ({_one_line(str(error))}): a fault of nearkin; run "
@@ -93,10 +95,7 @@ def _told(error: Exception) -> str:
         )
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}; check the path and who may use it"
-    text = _one_line(str(error)) or type(error).__name__
-    return text.replace(
-        "pass on_error='skip' for rows of zeros", "give --skip-unreadable to leave them out"
-    )
+    return _one_line(str(error)) or type(error).__name__
 
 
 def _one_line(text: str) -> str:

@@ -7,13 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from nearkin.cli.inputs import places
+from nearkin.cli.interrupts import GOES_ON, interruptible
 from nearkin.cli.options import Encoder, Jobs, Rows, Skip
 from nearkin.cli.output import Json, emit, loud, plain_warnings
 
 Onnx = Annotated[Path | None, typer.Option(help="Use this ONNX network, not LLC.")]
 Output = Annotated[str | None, typer.Option(help="Output of the network.")]
-Numbers = Annotated[
-    str | None, typer.Option(help="Of the network: one number or three: 124,116,104.")
+Mean = Annotated[
+    str | None, typer.Option(help="Of the network, one number or three: 123.7,116.3,103.5.")
+]
+Scale = Annotated[
+    str | None, typer.Option(help="Of the network, one number or three: 58.4,57.1,57.4.")
 ]
 Words = Annotated[int, typer.Option(help="Words of the LLC codebook.")]
 
@@ -24,8 +28,8 @@ def features(
     encoder: Encoder = None,
     onnx: Onnx = None,
     output: Output = None,
-    mean: Numbers = None,
-    scale: Numbers = None,
+    mean: Mean = None,
+    scale: Scale = None,
     size: Annotated[int | None, typer.Option(help="Side of the network's input.")] = None,
     layout: Annotated[str | None, typer.Option(help="Of the network: NCHW or NHWC.")] = None,
     crop: Annotated[float, typer.Option(help="Share of the image the network sees.")] = 0.875,
@@ -52,6 +56,7 @@ def features(
     Example: nearkin features birds/ --onnx net.onnx --output features --out birds.npy
     """
     import nearkin
+    from nearkin.experiments.encoding import encode
     from nearkin.images import ImageFolder
 
     places(out)
@@ -68,17 +73,18 @@ def features(
 
         grids, patches = numbers(pyramid, "pyramid", int), numbers(patch_sizes, "patch-sizes", int)
         used = LLC(words, word_neighbors, grids, patches, step, beta, max_side, seed)
-    with plain_warnings():
+    with plain_warnings(), interruptible(GOES_ON):
         folder = ImageFolder.from_csv(images) if images.suffix == ".csv" else ImageFolder(images)
-        kept = out.with_suffix(".encoder.safetensors")
+        fitted = out.with_suffix(".encoder.safetensors")
         if encoder is None:
-            used = _fitted(used, folder, kept, out)
-        on_error = "skip" if skip_unreadable else "raise"
-        rows = used.transform(folder, out=out, dtype=dtype, n_jobs=jobs, on_error=on_error)
+            used = _fitted(used, folder, fitted, out)
+        rows, kept = encode(used, folder, skip_unreadable, out=out, dtype=dtype, n_jobs=jobs)
+        if not kept.all():
+            rows, folder = _leave_out(out, rows, kept), folder[kept]
     labels = _write_lines(out.with_suffix(".labels.txt"), folder.labels)
     paths = _write_lines(out.with_suffix(".paths.txt"), folder.paths)
     emit({"features": str(out), "labels": str(labels), "paths": str(paths),
-          "encoder": str(encoder or kept), "rows": rows.shape[0], "columns": rows.shape[1],
+          "encoder": str(encoder or fitted), "rows": rows.shape[0], "columns": rows.shape[1],
           "classes": len(folder.classes), "unreadable": len(used.failed_)}, as_json)  # fmt: skip
 
 
@@ -97,6 +103,25 @@ def _fitted(encoder: Any, folder: Any, kept: Path, out: Path) -> Any:
     encoder.fit(folder)
     nearkin.save(encoder, kept)
     return encoder
+
+
+def _leave_out(out: Path, rows: Any, kept: Any) -> Any:
+    """Write the file again without the rows of zeros."""
+    import numpy as np
+
+    from nearkin._files import replacing
+
+    if not kept.any():
+        raise ValueError(f"none of the {len(kept)} images could be used; no features are left")
+    # The journal counts rows that will not be there: with it, a later call would mend wrong ones.
+    out.with_name(out.name + ".journal").unlink()
+    shape = int(kept.sum()), rows.shape[1]
+    header = {"descr": rows.dtype.str, "fortran_order": False, "shape": shape}
+    with replacing(out) as aside, open(aside, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in np.array_split(np.flatnonzero(kept), 1 + len(kept) // 1_024):
+            file.write(np.ascontiguousarray(rows[block]).data)
+    return np.load(out, mmap_mode="r")
 
 
 def network(
@@ -157,11 +182,13 @@ def neighbors(
     if out.suffix == ".npz":
         places(out)
         X = datasets.read(rows).rows
-        indices, distances = search.nearest(X, k, index=index, verbose=loud())
+        with interruptible("nothing is written; with a folder as --out the same command goes on"):
+            indices, distances = search.nearest(X, k, index=index, verbose=loud())
         with replacing(out) as aside, open(aside, "wb") as file:
             np.savez(file, indices=indices, distances=distances)
     else:
         X = datasets.read(rows).rows
-        indices, _ = search.nearest(X, k, index=index, out=out, n_jobs=jobs, verbose=loud())
+        with interruptible(GOES_ON):
+            indices, _ = search.nearest(X, k, index=index, out=out, n_jobs=jobs, verbose=loud())
     result = {"neighbors": str(out), "rows": len(indices), "k": k}
     emit(result | ({"recall": search.recall(X, indices)} if recall else {}), as_json)

@@ -71,7 +71,7 @@ def _lists(indices: Any) -> dict[str, Any]:
 
 
 def _run(folder: Path) -> dict[str, Any]:
-    from nearkin.experiments.stages import RECORD
+    from nearkin.experiments.stages import RECORD, SOURCE
 
     if (folder / "indices.npy").exists():
         from nearkin import datasets
@@ -83,7 +83,8 @@ def _run(folder: Path) -> dict[str, Any]:
     done = {name: f"{entry['bytes']:,} bytes, {entry['seconds']:g} s"
             for name, entry in record.items() if "made_from" in entry}  # fmt: skip
     begun = [name for name, entry in record.items() if "begun" in entry]
-    return {"kind": "run folder"} | done | ({"begun": begun} if begun else {})
+    about = {"source": record[SOURCE]["path"]} if SOURCE in record else {}
+    return {"kind": "run folder"} | about | done | ({"begun": begun} if begun else {})
 
 
 def summary(model: Any) -> dict[str, Any]:

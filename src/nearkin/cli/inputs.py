@@ -97,8 +97,10 @@ def needed(found: "Finished", path: Path) -> Any:
 def _encoded(
     names: list[str], encoder: Any, jobs: int, skip: bool, lost: set[str]
 ) -> Iterator[Any]:
+    from nearkin.experiments.encoding import encode
+
     for start in range(0, len(names), BLOCK):
         part = names[start : start + BLOCK]
-        on_error = "skip" if skip else "raise"
-        yield encoder.transform(part, n_jobs=jobs, on_error=on_error)
-        lost.update(name for name, _ in encoder.failed_)
+        rows, kept = encode(encoder, part, skip, n_jobs=jobs)
+        lost.update(name for name, use in zip(part, kept) if not use)
+        yield rows

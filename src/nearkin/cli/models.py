@@ -10,6 +10,7 @@ import typer
 
 from nearkin.cli.info import summary
 from nearkin.cli.inputs import asked, labelled, needed, opened, places
+from nearkin.cli.interrupts import Interrupted, interruptible, learners_listen
 from nearkin.cli.options import (
     Column,
     Encoder,
@@ -36,6 +37,7 @@ def train(
     rows: Rows,
     out: Annotated[Path, typer.Option(help="Model file to write (.safetensors).")],
     settings: "Settings",
+    given: list[str],
     labels: Labels = None,
     label_column: Column = None,
     neighbors: Annotated[Path | None, typer.Option(help="Lists of 'nearkin neighbors'.")] = None,
@@ -58,20 +60,28 @@ def train(
 
     With --checkpoint, a run that was killed goes on when the same command is given again.
 
-    Example: nearkin train x.npy --ensemble pca --cluster tcp://host:8786 --out m.safetensors
+    Example: nearkin train digits.npz --ensemble pca --cluster tcp://host:8786 --out m.safetensors
 
     Example: nearkin train x.parquet --label-column kind --tune --out m.safetensors
     """
     import nearkin
 
+    if settings.tune and checkpoint is not None:
+        raise ValueError("--checkpoint keeps the work of one fit, --tune makes many: give one")
+    if settings.tune and neighbors is not None:
+        raise ValueError("--tune finds neighbours of its own, --neighbors names some: give one")
+    settings.check_given(given)
     settings.check()
     if cluster is not None and settings.ensemble is None:
         raise ValueError("--cluster learns the members of an ensemble; give --ensemble pca as well")
-    if settings.tune and checkpoint is not None:
-        raise ValueError("--checkpoint keeps the work of one fit, --tune makes many: give one")
+    if cache_dir is not None and settings.ensemble is None:
+        raise ValueError(
+            "--cache-dir keeps the members of an ensemble; give --ensemble pca as well"
+        )
     keep = None if checkpoint is None else nearkin.Checkpoint(checkpoint, checkpoint_minutes)
     places(out)
-    with plain_warnings(), _connected(cluster) if cluster else nullcontext():
+    after = _after_interrupt(settings, checkpoint, cache_dir)
+    with plain_warnings(), interruptible(after), _connected(cluster) if cluster else nullcontext():
         X, y = labelled(rows, labels, label_column)
         if settings.tune:
             model = nearkin.tune(
@@ -80,15 +90,26 @@ def train(
         else:
             cache = None if cache_dir is None else str(cache_dir)
             where = {"n_jobs": jobs, "cache_dir": cache, "verbose": loud()}
-            with epoch_bar(settings) as callback:
+            with epoch_bar(settings) as callback, learners_listen():
                 model = settings.classifier(X.shape[0], X.shape[1], callback, where)
                 model.fit(X, y, neighbors=_lists(neighbors), checkpoint=keep)
-    model.save(out)
-    if getattr(model.similarity_, "interrupted_", False):  # what was learned is saved, and said
-        raise KeyboardInterrupt
+        model.save(out)
+    if getattr(model.similarity_, "interrupted_", False):
+        raise Interrupted(f"what was learned so far is in {out}", after)
     if keep is not None:
         keep.remove()
     emit({"model": str(out)} | summary(model), as_json)
+
+
+def _after_interrupt(settings: "Settings", checkpoint: Path | None, cache: Path | None) -> str:
+    """What a person can do once the training was interrupted."""
+    if checkpoint is not None:
+        return "the same command goes on"
+    if settings.tune:
+        return "the same command begins anew"
+    if cache is not None:
+        return f"finished members are in {cache}; the same command goes on"
+    return "the same command begins anew, but with --checkpoint DIR it goes on where it was stopped"
 
 
 def _connected(address: str) -> Any:
@@ -180,14 +201,11 @@ def _test_rows(
 ) -> tuple[Any, Any, list[str] | None]:
     if not rows.is_dir():
         return *labelled(rows, labels, column), None
-    import numpy as np
-
+    from nearkin.experiments.encoding import encode
     from nearkin.images import ImageFolder
 
     folder, encoder = ImageFolder(rows), needed(found, rows)
-    X = encoder.transform(folder, n_jobs=jobs, on_error="skip" if skip else "raise")
-    lost = {name for name, _ in encoder.failed_}
-    kept = np.array([name not in lost for name in folder.paths])
+    X, kept = encode(encoder, folder, skip, n_jobs=jobs)
     some = folder[kept]
     return X[kept], some.labels, some.paths
 
@@ -298,8 +316,9 @@ def search(
     for plain, learned in pairs:
         for i in range(len(plain[0])):
             query = len(result) if queries.names is None else queries.names[len(result)]
+            some = slice(0 if query in queries.lost else n)
             hits = {
-                kind: _hits(near[i], scores[i], label, stored)
+                kind: _hits(near[i, some], scores[i, some], label, stored)
                 for kind, (near, scores) in (("plain", plain), ("learned", learned))
             }
             result.append({"query": query} | hits)

@@ -26,7 +26,7 @@ Jobs = Annotated[int, typer.Option(help="Processes; -1 is one for each core.")]
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each field of `Settings`, and itself `settings`."""
+    """Give a command an option for each field of `Settings`, and itself `settings` and `given`."""
     # The command line must start at once; `Settings` alone costs nothing.
     from nearkin.experiments.settings import Settings
 
@@ -43,13 +43,25 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
         )
         for entry in fields(Settings)
     ]
-    kept = [p.replace(kind=p.KEYWORD_ONLY) for p in own.parameters.values() if p.name != "settings"]
+    kept = [
+        p.replace(kind=p.KEYWORD_ONLY)
+        for p in own.parameters.values()
+        if p.name not in ("settings", "given")
+    ]
+    call = inspect.Parameter("call", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
-    def told(**given: Any) -> None:
-        chosen = {entry.name: given.pop(entry.name) for entry in shared}
-        command(settings=Settings(**chosen), **given)
+    def told(call: typer.Context, **values: Any) -> None:
+        chosen = {entry.name: values.pop(entry.name) for entry in shared}
+        named = [name for name in chosen if _was_given(call, name)]
+        command(settings=Settings(**chosen), given=named, **values)
 
-    told.__signature__ = own.replace(parameters=[*kept, *shared])  # type: ignore[attr-defined]
-    told.__annotations__ = {p.name: p.annotation for p in [*kept, *shared]}
+    parameters = [call, *kept, *shared]
+    told.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    told.__annotations__ = {p.name: p.annotation for p in parameters}
     return told
+
+
+def _was_given(call: typer.Context, name: str) -> bool:
+    source = call.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -38,16 +38,14 @@ def _readable(value: Any) -> str:
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Show warnings as one line each, without the source they come from."""
-    before = warnings.showwarning
 
     def show(message: Any, *_: Any, **__: Any) -> None:
         typer.echo(f"note: {' '.join(str(message).split())}", err=True)
 
-    warnings.showwarning = show
-    try:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "interrupted")  # of Python's options; see `interrupts`
+        warnings.showwarning = show
         yield
-    finally:
-        warnings.showwarning = before
 
 
 def loud() -> int:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkin.cli.data import Numbers, Onnx, Output, Words, network
+from nearkin.cli.data import Mean, Onnx, Output, Scale, Words, network
+from nearkin.cli.interrupts import GOES_ON, interruptible
 from nearkin.cli.models import Baselines, chosen_baselines
 from nearkin.cli.options import Column, Jobs, Labels, Skip, with_settings
 from nearkin.cli.output import Json, emit, epoch_bar, loud, plain_warnings, say
@@ -36,15 +37,18 @@ def plan(
 def run(
     source: Annotated[Path, typer.Argument(help="A folder of images, or a file of vectors.")],
     settings: "Settings",
-    out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/run"),
+    given: list[str],
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; by default runs/ and the name of the source.")
+    ] = None,
     labels: Labels = None,
     label_column: Column = None,
     test_share: Annotated[float, typer.Option(help="Rows kept for the evaluation.")] = 0.2,
     baselines: Baselines = "quick",
     onnx: Onnx = None,
     output: Output = None,
-    mean: Numbers = None,
-    scale: Numbers = None,
+    mean: Mean = None,
+    scale: Scale = None,
     words: Words = 2048,
     skip_unreadable: Skip = False,
     jobs: Jobs = 1,
@@ -61,6 +65,7 @@ def run(
     from nearkin.cli.inputs import beside
     from nearkin.experiments import pipeline
 
+    settings.check_given(given)
     encoder = None
     if onnx is not None:
         encoder = network(onnx, output, mean, scale)
@@ -68,12 +73,12 @@ def run(
         from nearkin.images import LLC
 
         encoder = LLC(words, random_state=settings.seed)
-    with plain_warnings():
+    with plain_warnings(), interruptible(GOES_ON):
         result = pipeline.run(
             pipeline.Source(
                 source, labels or beside(source), label_column, encoder, skip_unreadable
             ),
-            out,
+            out or pipeline.usual_folder(source),
             pipeline.Plan(settings, test_share, chosen_baselines(baselines)),
             pipeline.How(jobs, say, partial(epoch_bar, settings), loud()),
         )

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from nearkin.cli.interrupts import GOES_ON, interruptible
 from nearkin.cli.output import plain_warnings
 
 
@@ -36,5 +37,5 @@ def reproduce(
     from nearkin.experiments.paper.reproduction import reproduce as run
 
     setup = Setup(data, out, quick, splits, again, jobs, typer.echo)
-    with plain_warnings():
+    with plain_warnings(), interruptible(GOES_ON):
         run(item, setup, results)

@@ -24,6 +24,7 @@ import nearkin
 from nearkin import datasets
 from nearkin._files import replacing
 from nearkin.experiments import assessment, page
+from nearkin.experiments.encoding import encode
 from nearkin.experiments.settings import Settings
 from nearkin.experiments.stages import Stages, alone
 from nearkin.neighbors import nearest
@@ -80,6 +81,12 @@ class _Rows:
         return _Rows(self.X[which], self.y[which], paths)
 
 
+def usual_folder(source: Path) -> Path:
+    """Where a run is kept if nobody says otherwise."""
+    whole = source.resolve()
+    return Path("runs") / (whole.name if whole.is_dir() else whole.stem)
+
+
 def run(source: Source, out: Path, plan: Plan, how: How | None = None) -> dict[str, Any]:
     """Run what is not done yet; return where things are and how good the model is."""
     how = how or How()
@@ -89,6 +96,7 @@ def run(source: Source, out: Path, plan: Plan, how: How | None = None) -> dict[s
     out.mkdir(parents=True, exist_ok=True)
     with alone(out):
         stages = Stages(out, how.say)
+        stages.belong_to(source.path)
         rows, base = _rows(stages, source, how)
         train, test = _split(stages, rows, plan, base)
         known, asked = rows[train], rows[test]
@@ -176,9 +184,8 @@ def _features(stages: Stages, source: Source, how: How) -> _Rows:
 
     def extract(path: Path) -> None:
         fitted = nearkin.load(made)
-        on_error = "skip" if source.skip_unreadable else "raise"
-        fitted.transform(folder, out=path, n_jobs=how.jobs, on_error=on_error)
-        lost = [folder.paths.index(name) for name, _ in fitted.failed_]
+        _, kept = encode(fitted, folder, source.skip_unreadable, out=path, n_jobs=how.jobs)
+        lost = np.flatnonzero(~kept).tolist()
         with replacing(path.with_name(IMAGES)) as part:
             _write(part, {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost})
 

@@ -3,6 +3,7 @@
 Nothing heavy is imported here, because the command line reads the options before anything else.
 """
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,9 +13,23 @@ LONG_RULE, LONG_NEIGHBORS = "softmax", 50
 MOST_COMPONENTS = 3_000
 ORDERS: dict[str, bool | str] = {"random": True, "given": False, "local": "local"}
 
+# Settings that do nothing without another, and those that mean something beside `tune`.
+NEEDED = {
+    "ensemble": ("members", "dims", "pca_rows", "own_neighbors", "weights", "joint_epochs"),
+    "preprocess": ("components", "whitening", "power", "center", "unit_length", "lift"),
+    "lift": ("bandwidth",),
+    "early_stopping": ("validation_fraction",),
+    "tune": ("tune_rows",),
+}
+WITH_TUNE = ("tune", "tune_rows", "seed")
+
 
 def _option(default: Any, text: str, panel: str) -> Any:
     return field(default=default, metadata={"help": text, "panel": panel})
+
+
+def _as_option(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,7 @@ class Settings:
     psd: bool = _option(False, "Keep M positive semidefinite.", "Learner")
     normalize: bool = _option(False, "Keep the norm of M.", "Learner")
     rank: int | None = _option(None, "Keep M of this rank.", "Learner")
-    index: str = _option("auto", "auto, exact or a faiss index string.", "Learner")
+    index: str = _option("auto", "auto, exact, cells or a faiss index string.", "Learner")
     ensemble: str | None = _option(
         None, "SL-DE: pca, random, orthonormal, sparse or mixed.", "Ensemble"
     )
@@ -84,9 +99,7 @@ class Settings:
     sharpness: float | None = _option(None, "Power, temperature or number of voters.", "Vote")
     hub_share: float = _option(0.0, "Share of its surroundings taken off a row's score.", "Vote")
     refit: bool = _option(True, "Learn on all rows once the vote is chosen.", "Vote")
-    tune: bool = _option(
-        False, "Choose every setting on held-out training rows; the others are ignored.", "Tuning"
-    )
+    tune: bool = _option(False, "Choose every setting on held-out training rows.", "Tuning")
     tune_rows: int = _option(20_000, "Rows to choose on, at most.", "Tuning")
     seed: int = _option(0, "Random seed.", "Other")
 
@@ -109,6 +122,21 @@ class Settings:
             shortlist=self.shortlist or k,
             components=most if self.components is None else self.components,
         )
+
+    def check_given(self, names: Collection[str]) -> None:
+        """Refuse settings that were given and would not count beside the others."""
+        for name in names:
+            if self.tune and name not in WITH_TUNE:
+                raise ValueError(
+                    f"--tune chooses every setting, {_as_option(name)} names one: give one"
+                )
+        for needed, others in NEEDED.items():
+            for name in others:
+                if name in names and not getattr(self, needed):
+                    raise ValueError(
+                        f"{_as_option(name)} does nothing without {_as_option(needed)}; give both, "
+                        "or neither"
+                    )
 
     def check(self) -> None:
         """Refuse what can be refused before any work is done."""

@@ -18,6 +18,7 @@ from typing import Any
 from nearkin._files import replacing
 
 RECORD = "stages.json"
+SOURCE = "source"  # its entry in the record
 
 
 @contextmanager
@@ -66,6 +67,20 @@ class Stages:
         """Give a name to files from elsewhere, so that stages can be made from them."""
         found = [(str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns) for f in files if f]
         self._digests[name] = _digest(found)
+
+    def belong_to(self, source: Path) -> None:
+        """Note what all is made from; refuse a folder that holds something made from another."""
+        record, path = self._record(), str(source.resolve())
+        known = record.pop(SOURCE, {}).get("path")
+        if known == path:
+            return
+        # Folders of earlier versions do not say, and where nothing was made nothing is lost.
+        if known is not None and record:
+            raise FileExistsError(
+                f"--out {self.folder} belongs to a run on {known}; give another --out, or remove "
+                "the folder"
+            )
+        self._note(SOURCE, {"path": path})
 
     def get(
         self,

@@ -1,0 +1,94 @@
+"""Ctrl-C: one line that is true, and nothing that is half done taken for whole."""
+
+import signal
+
+import pytest
+
+from cli.conftest import answer, leftovers, nearkin
+from nearkin import load
+from nearkin.cli.interrupts import GOES_ON
+
+EPOCH = ["nearkin.slne", "SLNE._epoch", 2]
+BEGINS_ANEW = "the same command begins anew"
+CHECKPOINT = f"{BEGINS_ANEW}, but with --checkpoint DIR it goes on where it was stopped"
+
+
+def interrupted(*arguments, at, **how):
+    """What the command says on Ctrl-C in a place."""
+    ended = nearkin(*arguments, place=[signal.SIGINT, *at], **how)
+    assert ended.returncode == 130, ended.stderr
+    return ended.stderr
+
+
+def test_a_training_keeps_what_was_learned(files, tmp_path):
+    out = tmp_path / "m.safetensors"
+    said = interrupted("train", files / "digits.npz", "--tol", 0, "--out", out, at=EPOCH)
+    assert said == f"interrupted; what was learned so far is in {out}; {CHECKPOINT}\n"
+    assert load(out).similarity_.n_epochs_ == 1
+
+
+def test_a_training_interrupted_before_it_learned(files, tmp_path):
+    out = tmp_path / "m.safetensors"
+    at = ["nearkin.preprocess", "Preprocess.fit", 1]
+    said = interrupted("train", files / "digits.npz", "--out", out, at=at)
+    assert said == f"interrupted; {CHECKPOINT}\n"
+    assert not out.exists()
+
+
+def test_a_training_with_a_checkpoint_goes_on(files, tmp_path):
+    out, kept = tmp_path / "m.safetensors", tmp_path / "kept"
+    command = ("train", files / "digits.npz", "--epochs", 3, "--tol", 0, "--checkpoint", kept,
+               "--checkpoint-minutes", 0, "--out", out)  # fmt: skip
+    said = interrupted(*command, at=EPOCH)
+    assert said == (f"interrupted; what was learned so far is in {out}; the same command goes on\n")
+    assert kept.exists()
+    assert answer(*command)["n_epochs"] == 3
+
+
+def test_an_ensemble_with_a_cache_goes_on(files, tmp_path):
+    command = ("train", files / "digits.npz", "--ensemble", "pca", "--members", 3, "--vote",
+               "power", "--epochs", 2, "--cache-dir", "cache", "--out", "m")  # fmt: skip
+    said = interrupted(*command, at=["nearkin.slde", "project", 3], cwd=tmp_path)
+    assert said == "interrupted; finished members are in cache; the same command goes on\n"
+    assert answer(*command, cwd=tmp_path)["n_members"] == 3
+
+
+def test_tuning_ends_at_once(files, tmp_path):
+    out = tmp_path / "m.safetensors"
+    said = interrupted("train", files / "digits.npz", "--tune", "--out", out, at=EPOCH)
+    assert said == f"interrupted; {BEGINS_ANEW}\n"
+    assert not out.exists()
+
+
+def test_features_go_on(pictures, tmp_path):
+    command = ("features", pictures / "stripes", "--words", 8, "--out", tmp_path / "f.npy")
+    said = interrupted(*command, at=["nearkin.images.store", "FeatureFile.record", 2])
+    assert said == f"interrupted; {GOES_ON}\n"
+    assert answer(*command)["rows"] == 48
+
+
+def test_neighbors_go_on_in_a_folder(files, tmp_path):
+    at = ["nearkin._exact", "by_products", 1]
+    said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near", at=at)
+    assert said == f"interrupted; {GOES_ON}\n"
+    said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near.npz", at=at)
+    assert said.startswith("interrupted; nothing is written")
+    assert not (tmp_path / "near.npz").exists()
+    assert not leftovers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "at"),
+    [
+        (["demo"], EPOCH),
+        (["plan", "1000", "10", "5"], ["nearkin.slne", "SLNE._epoch", 1]),
+        (["evaluate", "model.safetensors", "test.npz", "--baselines", "sl-ne"], EPOCH),
+        (["classify", "model.safetensors", "q.npy"],
+         ["nearkin.voting", "SoftVotingKNN.predict_proba", 1]),
+    ],
+)  # fmt: skip
+def test_other_commands_just_end(files, tmp_path, arguments, at):
+    """Also where a learner is at work, which by itself would be content with what it has."""
+    paths = [files / name if name.endswith(("npz", "npy", "tensors")) else name
+             for name in arguments]  # fmt: skip
+    assert interrupted(*paths, at=at, cwd=tmp_path) == "interrupted\n"
