@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin._kernel import smallest
+from nearkin._selection import smallest
 from nearkin.neighbors import NeighborIndex, nearest, recall
 
 BACK_ENDS = ["exact", "auto", "cells;recall=0.999", "Flat", "IVF8,Flat;nprobe=8", "HNSW32"]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin._blas import multiply_into, serial_blas
-from nearkin._kernel import nearest_of
 from nearkin._pca import mean, principal_directions, row_blocks
+from nearkin._selection import nearest_of
 
 Array = NDArray[np.float32]
 
