@@ -143,3 +143,25 @@ def test_smallest_is_a_sort_cut_short(n, wanted, seed, ties):
     np.testing.assert_array_equal(values, np.sort(D + offsets, axis=1)[:, :wanted])
     np.testing.assert_array_equal(np.take_along_axis(D + offsets, columns, axis=1), values)
     assert all(len(set(row)) == wanted for row in columns)
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ((np.zeros((400, 3), int), np.zeros((400, 3))), "is a pair.*give its first part"),
+        (np.zeros((399, 3), int), r"shape \(399, 3\).*with n=400, one list for each row"),
+        (np.zeros(400, int), r"shape \(400,\)"),
+        (np.zeros((400, 3)), "type float64"),
+        (np.zeros((400, 400), int), "lists 400 neighbours a row.*between 1 and 399"),
+        (np.zeros((400, 0), int), "lists 0 neighbours a row"),
+        ([[1, 2], [0]] * 200, "different lengths"),
+    ],
+)
+def test_recall_of_what_is_no_list(rows, indices, message):
+    with pytest.raises(ValueError, match=f"indices .*{message}"):
+        recall(rows, indices)
+
+
+def test_recall_on_a_whole_number_of_rows(rows):
+    with pytest.raises(ValueError, match=r"sample=2\.5 must be a whole number"):
+        recall(rows, nearest(rows, 3)[0], sample=2.5)

@@ -9,7 +9,7 @@ import os
 import warnings
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from nearkin._choice import EXACT_ROWS, build, check_index
 from nearkin._exact import Exact
@@ -114,17 +114,43 @@ class NeighborIndex:
 def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int = 0) -> float:
     """Share of the exact neighbours that `indices` holds, on a random sample of rows.
 
+    `indices` are lists of each row's neighbours, as ``nearest(X, k)[0]`` gives them.
+
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> recall(X, nearest(X, 5)[0])
     1.0
     """
-    rows, lists = as_rows(X, "X"), np.asanyarray(indices)
+    check_number("sample", sample, 1, whole=True)
+    rows = as_rows(X, "X")
+    lists = _lists_of_all(indices, len(rows))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:sample])
     near, _ = near_rows(Exact(rows), rows, chosen, lists.shape[1])
     hits = sum(len(np.intersect1d(a, b)) for a, b in zip(near, lists[chosen]))
     return float(hits / near.size)
+
+
+def _lists_of_all(indices: ArrayLike, n: int) -> NDArray[np.integer]:
+    """`indices` as an array, if it lists neighbours of each of `n` rows."""
+    expected = f"an (n, k) array of row indices with n={n}, one list for each row of X, is expected"
+    if isinstance(indices, tuple) and len(indices) == 2 and np.ndim(indices[0]) == 2:
+        raise ValueError(
+            "indices is a pair, as nearest gives it: indices and distances; give its first part, "
+            "as in recall(X, nearest(X, k)[0])"
+        )
+    try:
+        lists = np.asanyarray(indices)
+    except ValueError:
+        raise ValueError(f"indices holds lists of different lengths; {expected}") from None
+    if lists.ndim != 2 or len(lists) != n or lists.dtype.kind not in "iu":
+        raise ValueError(f"indices has shape {lists.shape} and type {lists.dtype}; {expected}")
+    if not 1 <= lists.shape[1] < n:
+        raise ValueError(
+            f"indices lists {lists.shape[1]} neighbours a row; each of {n} rows has between 1 and "
+            f"{n - 1}"
+        )
+    return lists
 
 
 def no_more_than_rows(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
