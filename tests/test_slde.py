@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 import nearkin
 import oracle
 from nearkin import SLDE, SLNE, SoftVotingKNN, _joint
-from nearkin._members import learn_member
+from nearkin._members import learn_member, mean_squared_length
 from nearkin._partition import cells_of
 from nearkin._threads import n_threads
 from nearkin.baselines import LMNN
@@ -419,3 +419,38 @@ def test_local_order_follows_the_whole_space(data, monkeypatch):
     assert [rows.shape for rows in asked] == [(240, 12)]
     random = SLDE(SLNE(**EASY), n_members=3, random_state=0).fit(X, y).matrix_
     assert not np.array_equal(local, random)
+
+
+def test_a_block_without_anything_in_it_is_named():
+    X, y = blobs(n=200, dims=12)
+    X[:, 8:] = 0
+    with pytest.raises(
+        ValueError, match=r"PCA block 5 of 6 holds nothing.*n_members=4 with n_components=2"
+    ):
+        SLDE(SLNE(**EASY), n_members=6).fit(X, y)
+    SLDE(SLNE(**EASY), n_members=4, n_components=2).fit(X, y)
+    rest = np.eye(12, dtype=np.float32)[8:]
+    with pytest.raises(ValueError, match=r"projection\[1\] makes every row of X zero"):
+        SLDE(SLNE(**EASY), projection=[np.eye(12), rest]).fit(X, y)
+    many = np.tile(X, (8, 1))
+    many[2, 8:] = 0.1  # a row that is not in the sample
+    assert mean_squared_length(many, rest) == 0
+    SLDE(SLNE(**EASY), projection=[rest]).fit(many, np.tile(y, 8))
+
+
+@pytest.mark.parametrize("factor", [1e30, 0])
+def test_rows_beyond_float32_are_told_of_as_by_slne(data, factor):
+    X, y = data
+    told = []
+    for model in (SLNE(), SLDE(n_members=2)):
+        with pytest.raises(ValueError, match="X") as error:
+            model.fit(X * factor, y)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
+def test_one_class_is_told_of_alike(data):
+    X, y = data
+    for model in (SLNE(), SLDE(), LMNN()):
+        with pytest.raises(ValueError, match="y holds one class; at least two classes are needed"):
+            model.fit(X, np.zeros(len(y)))

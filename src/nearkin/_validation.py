@@ -43,6 +43,14 @@ def check_label_count(X: Any, y: Any) -> None:
         )
 
 
+def classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes of `y`, which are at least two, and the place of each label among them."""
+    classes, labels = np.unique(y, return_inverse=True)
+    if len(classes) == 1:
+        raise ValueError("y holds one class; at least two classes are needed to tell apart")
+    return classes, labels
+
+
 def _count(given: Any) -> int | None:
     """How many rows or labels were given, where that can be told without converting them."""
     if getattr(given, "shape", ()):

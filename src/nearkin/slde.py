@@ -23,6 +23,7 @@ from nearkin._blas import multiply_into, serial_blas
 from nearkin._choice import check_index
 from nearkin._holdout import hold_out
 from nearkin._joint import Member, refine
+from nearkin._learning import TINY
 from nearkin._members import (
     Folder,
     learn_member,
@@ -32,12 +33,13 @@ from nearkin._members import (
 )
 from nearkin._origin import Digest
 from nearkin._partition import cells_of
-from nearkin._validation import check_choice, check_label_count, check_number
+from nearkin._pca import row_blocks
+from nearkin._validation import check_choice, check_label_count, check_number, classes_of
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors import nearest, no_more_than_rows
-from nearkin.projections import Projection, check_sizes, make_projections
+from nearkin.projections import Fixed, Projection, check_sizes, make_projections
 from nearkin.similarity import BilinearSimilarity
-from nearkin.slne import SLNE
+from nearkin.slne import SLNE, scale_of
 
 Array = NDArray[np.float32]
 
@@ -183,6 +185,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         self.projections_, self.energies_ = make_projections(
             self.projection, rows, self.n_members, self.n_components, rng, self.pca_rows
         )
+        self._check_projections(rows)
         learners = self._learners(rng, k)
         hoods, held, voters = self._hoods(rows, labels, neighbors, rng, k)
         with self._place() as place:
@@ -247,11 +250,27 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         check_label_count(X, y)
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
         check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) == 1:
-            raise ValueError("y holds one class; at least two classes are needed to tell apart")
-        self.scale_ = float(np.einsum("nd,nd->n", rows, rows).mean(dtype=np.float64))
+        labels = classes_of(y)[1]
+        self.scale_ = scale_of(rows)
         return rows, labels
+
+    def _check_projections(self, rows: Array) -> None:
+        """Refuse a projection that leaves nothing of any row, before other members are learned."""
+        if not isinstance(self._prototype, SLNE):  # which divides by their length
+            return
+        for n, P in enumerate(self.projections_):
+            if isinstance(P, Fixed) and _vanishes(rows, P.rows):
+                raise ValueError(self._about_nothing(n))
+
+    def _about_nothing(self, n: int) -> str:
+        if not isinstance(self.projection, str):
+            return f"projection[{n}] makes every row of X zero; leave it out, or give another"
+        d = len(self.projections_[n].matrix())
+        return (
+            f"PCA block {n + 1} of {len(self.energies_)} holds nothing of X: the rows that it was "
+            f"found from vary in fewer directions; use n_members={max(n, 1)} with n_components={d},"
+            " or less of either"
+        )
 
     def _near(self, n: int, neighbors: NeighborLists | None) -> int:
         """Neighbours that are looked for, a row: the learner's number or all others."""
@@ -397,6 +416,16 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         with serial_blas():
             for P, M, weight in zip(self.projections_, self.members_, self.weights_):
                 add_member(self.matrix_, P, M, weight)
+
+
+def _vanishes(rows: Array, P: Array) -> bool:
+    """Whether the projected rows are so short that their squares are zero."""
+    if mean_squared_length(rows, P) > TINY:  # of a sample: enough in nearly all cases
+        return False
+    total = sum(
+        float(np.square(block @ P.T).sum(dtype=np.float64)) for _, block in row_blocks(rows)
+    )
+    return total / len(rows) <= TINY
 
 
 def add_member(total: Array, P: Projection, M: Array, weight: float) -> None:

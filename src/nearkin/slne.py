@@ -25,7 +25,7 @@ from nearkin._learning import TINY, Learner, Settings, compares_bytes
 from nearkin._origin import Digest
 from nearkin._projection import Projection
 from nearkin._rules import RULES
-from nearkin._validation import check_choice, check_label_count, check_number
+from nearkin._validation import check_choice, check_label_count, check_number, classes_of
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors import nearest, no_more_than_rows
 from nearkin.similarity import BilinearSimilarity
@@ -250,7 +250,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         )
         check_classification_targets(labels)
         if first:
-            self.scale_ = _mean_squared_length(rows)
+            self.scale_ = scale_of(rows)
             self._cached_seen = Seen.nothing(rows.shape[1], labels)
         seen = self._grown(rows, labels)
         codes = np.unique(seen.labels, return_inverse=True)[1]
@@ -333,15 +333,13 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         check_label_count(X, y)
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
         check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) == 1:
-            raise ValueError("y holds one class; at least two classes are needed to tell apart")
+        classes, labels = classes_of(y)
         if len(classes) == len(rows):
             raise ValueError(
                 f"y holds {len(classes)} classes for {len(rows)} rows: each class has a single "
                 "row and so no row has a target; at least one class needs two rows"
             )
-        self.scale_ = _mean_squared_length(rows)
+        self.scale_ = scale_of(rows)
         return rows, labels
 
     def _check_memory(self, rows: NDArray[np.float32], neighbors: NeighborLists | None) -> None:
@@ -489,7 +487,8 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             self.callback(int(record["epoch"]), self)
 
 
-def _mean_squared_length(rows: NDArray[np.float32]) -> float:
+def scale_of(rows: NDArray[np.float32]) -> float:
+    """Mean squared row length, of rows whose squares float32 can hold."""
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.einsum("nd,nd->n", rows, rows)
     mean = float(lengths.mean(dtype=np.float64))

@@ -25,7 +25,7 @@ from nearkin._holdout import MOST_ROWS, held_out
 from nearkin._hubs import surroundings
 from nearkin._kernel import pair_scores
 from nearkin._progress import track
-from nearkin._validation import check_number
+from nearkin._validation import check_number, classes_of
 from nearkin.lift import FourierLift
 from nearkin.neighbors import NeighborIndex
 from nearkin.preprocess import Preprocess
@@ -129,9 +129,8 @@ def _checked(X: ArrayLike, y: ArrayLike) -> tuple[Any, Labels]:
         X, y, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], ensure_min_samples=3
     )
     check_classification_targets(y)
-    classes, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
-    if len(classes) == 1:
-        raise ValueError("y holds one class; at least two classes are needed to tell apart")
+    labels = classes_of(y)[1]
+    counts = np.bincount(labels)
     if counts.max() < 3:
         raise ValueError(
             f"the largest class of y has {counts.max()} rows; tuning holds rows out and needs a "

@@ -14,7 +14,7 @@ from nearkin import votes
 from nearkin._holdout import held_out, sample
 from nearkin._kernel import pair_squared_distances
 from nearkin._pca import row_blocks
-from nearkin._validation import check_number
+from nearkin._validation import check_number, classes_of
 from nearkin.neighbors import nearest
 
 Array = NDArray[np.float32]
@@ -31,9 +31,7 @@ def labelled_rows(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Labels
     """Rows, the number of each row's class, and the classes."""
     rows, y = validate_data(model, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
     check_classification_targets(y)
-    classes, labels = np.unique(y, return_inverse=True)
-    if len(classes) == 1:
-        raise ValueError("y holds one class; at least two classes are needed to tell apart")
+    classes, labels = classes_of(y)
     return rows, labels, classes
 
 

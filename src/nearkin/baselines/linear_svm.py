@@ -9,13 +9,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from nearkin._holdout import held_out, sample
 from nearkin._pca import row_blocks
 from nearkin._validation import check_choice, check_number
 from nearkin.baselines import _averaged_sgd
+from nearkin.baselines._rows import labelled_rows
 from nearkin.baselines._scored import ScoredClassifier
 
 Array = NDArray[np.float32]
@@ -84,11 +83,7 @@ class LinearSVM(ScoredClassifier, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn `coef_` and `intercept_`."""
         self._check_parameters()
-        rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) == 1:
-            raise ValueError("y holds one class; at least two classes are needed to tell apart")
+        rows, labels, self.classes_ = labelled_rows(self, X, y)
         self.solver_ = self.solver
         if self.solver == "auto":
             self.solver_ = "exact" if rows.size <= EXACT_CELLS else "online"
