@@ -6,7 +6,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
 import nearkin
-from nearkin import SoftVotingKNN, tune
+from nearkin import SLNE, SoftVotingKNN, tune
+from nearkin._learning import Learner
 
 X, y = load_wine(return_X_y=True)
 X_TRAIN, X_TEST, Y_TRAIN, Y_TEST = train_test_split(X, y, stratify=y, random_state=0)
@@ -79,3 +80,51 @@ def test_the_tuned_model_can_be_saved(tuned, tmp_path):
     again = nearkin.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.predict_proba(X_TEST), tuned.predict_proba(X_TEST))
     assert again.trials_ == tuned.trials_
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [(1, "after 2 candidates; the best was .*learner plain"), (200, "after .* accuracy 1.0")],
+)
+@pytest.mark.filterwarnings("error")
+def test_an_interrupt_ends_the_search(call, told, monkeypatch):
+    """Whichever fit it falls into, though the learner would keep what it has."""
+    calls = []
+
+    def interrupted(learner, take=Learner.epoch):
+        calls.append(learner)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return take(learner)
+
+    monkeypatch.setattr(Learner, "epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=told):
+        tune(X_TRAIN, Y_TRAIN, max_rows=40, random_state=0)
+    assert len(calls) == call
+
+
+def test_an_interrupt_before_the_first_candidate(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearkin.tuning.NeighborIndex", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="before it had tried anything"):
+        tune(X_TRAIN, Y_TRAIN, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore:interrupted")
+def test_an_interrupt_of_the_last_fit_keeps_what_was_learned(monkeypatch):
+    fit = SoftVotingKNN.fit
+
+    def interrupted(model, rows, labels):
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        model.similarity = model.similarity or SLNE()
+        model.similarity.callback = stop
+        return fit(model, rows, labels)
+
+    monkeypatch.setattr(SoftVotingKNN, "fit", interrupted)
+    model = tune(X_TRAIN, Y_TRAIN, max_rows=40, random_state=0)
+    assert model.similarity_.interrupted_
+    assert model.trials_

@@ -82,7 +82,8 @@ def tune(
     """Return a fitted classifier whose settings were all chosen on held-out rows of `X`.
 
     Plain nearest neighbours are among the candidates, so that learning is kept only where it
-    pays.
+    pays. Ctrl-C ends the search, with the best settings so far in what `KeyboardInterrupt` says;
+    in the last fit, on all rows, it ends the fit, as `SLNE` does.
 
     Parameters
     ----------
@@ -115,10 +116,13 @@ def tune(
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     few = _drawn(labels, max_rows, np.random.default_rng(seed))
     search = _Search(rows[few], labels[few], seed, verbose, FEW_HELD_OUT)
-    start = search.preprocessing()
-    more = _drawn(labels, LEARNER_FACTOR * max_rows, np.random.default_rng(seed))
-    search = _Search(rows[more], labels[more], seed, verbose, MANY_HELD_OUT, search.trials)
-    best = search.learner(*start)
+    try:
+        start = search.preprocessing()
+        more = _drawn(labels, LEARNER_FACTOR * max_rows, np.random.default_rng(seed))
+        search = _Search(rows[more], labels[more], seed, verbose, MANY_HELD_OUT, search.trials)
+        best = search.learner(*start)
+    except KeyboardInterrupt:  # a fit of the best so far could take long: tell of it instead
+        raise KeyboardInterrupt(_so_far(search.trials)) from None
     model = best.model(seed).fit(X, y)
     model.trials_ = search.trials
     return model
@@ -349,7 +353,7 @@ class _Search:
         }
         self.trials.append(trial)
         if self.verbose > 1:
-            print("  ".join(f"{name} {value}" for name, value in trial.items()), flush=True)
+            print(_line(trial), flush=True)
         return choice
 
 
@@ -369,7 +373,10 @@ def _run(split: _Split, learner: Settings, epochs: int, search: _Search) -> list
     model = SLNE(**learner, max_epochs=epochs, tol=0, random_state=search.seed, callback=judge)
     with suppress(_Enough, FloatingPointError), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # nothing to learn is no better
+        warnings.filterwarnings("ignore", "interrupted in epoch")  # nothing of it is kept
         model.fit(split.rows, split.labels, neighbors=split.lists[:, :k])
+        if model.interrupted_:
+            raise KeyboardInterrupt
     return after
 
 
@@ -380,6 +387,18 @@ def _accuracy(choice: _Choice) -> float:
 def _better(best: _Choice | None, new: _Choice) -> _Choice:
     """The new one, if it is strictly better: of equals, the first, which is simpler."""
     return new if best is None or new.accuracy > best.accuracy else best
+
+
+def _so_far(trials: list[dict[str, Any]]) -> str:
+    """What a search that is cut short has found."""
+    if not trials:
+        return "tune was interrupted before it had tried anything"
+    best = max(trials, key=lambda trial: trial["accuracy"])
+    return f"tune was interrupted after {len(trials)} candidates; the best was {_line(best)}"
+
+
+def _line(trial: dict[str, Any]) -> str:
+    return "  ".join(f"{name} {value}" for name, value in trial.items())
 
 
 def _text(preprocess: Any) -> str:
