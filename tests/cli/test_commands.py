@@ -16,6 +16,7 @@ import pytest
 
 import nearkin as package
 from cli.conftest import NEARKIN, QUIET, answer, nearkin, script
+from nearkin.experiments import digits
 from nearkin.experiments.settings import Settings
 
 COMMANDS = ["features", "neighbors", "train", "evaluate", "classify", "search", "info", "plan",
@@ -134,6 +135,26 @@ def test_demo(tmp_path):
     page = (tmp_path / "demo" / "report.html").read_text()
     assert page.count("<img") > 100
     assert "linear SVM" in page
+    assert "<p class=note>Test accuracy after each epoch" in page
+    assert result.stdout.startswith("compiling")
+
+
+def test_the_demo_says_what_its_digits_show():
+    after = {"hardest": [90.0, 95.0], "uniform": [90.0, 96.5]}
+    assert "after 1 epochs, it is behind: 95.00 % against 96.50 %" in digits._caption(after)
+    after["hardest"][-1] = 97.0
+    assert "it is ahead: 97.00 % against 96.50 %" in digits._caption(after)
+
+
+def test_the_demo_compiles_before_the_clock_starts(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(digits, "_methods", lambda: [("one", None)])
+    monkeypatch.setattr(digits, "_compile", lambda split: calls.append("compile"))
+    row = {"method": "one", "accuracy": 1.0, "spread": 0.0, "seconds": 0.0}
+    monkeypatch.setattr(digits, "_measure", lambda *_: calls.append("measure") or row)
+    monkeypatch.setattr(digits, "_write_report", lambda *_: None)
+    digits.run(tmp_path, lambda _: None)
+    assert calls == ["compile", "measure"]
 
 
 def test_info(files):
