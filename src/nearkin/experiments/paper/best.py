@@ -45,7 +45,7 @@ class Judged(NamedTuple):
     truth: NDArray[Any]
 
 
-def slne_best(setup: Setup, task: Task, folds: int = 2) -> Score:
+def slne_best(task: Task, folds: int = 2) -> Score:
     """SL-NE: the best rule, or sum of rules, and vote."""
     task = task.whitened(WHITENING)
     return _scored(task, *timed(lambda: _chosen(task, _single, SUMS, folds)))
@@ -129,7 +129,7 @@ def _vote(
     return max(trials, key=lambda trial: trial[0])
 
 
-def plain_best(setup: Setup, task: Task, folds: int = 3) -> Score:
+def plain_best(task: Task, folds: int = 3) -> Score:
     """The nearest rows, without learning: whitening, their number and the vote."""
 
     def work() -> tuple[Array, str]:

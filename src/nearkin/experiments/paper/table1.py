@@ -98,7 +98,7 @@ def measured(
         "LMNN": lmnn,
         "SL-NE": slne,
         "LMNN, own best": lambda task: lmnn(task.whitened(best.WHITENING)),
-        "SL-NE, own best": lambda task: best.slne_best(setup, task, folds=3)["top1"],
+        "SL-NE, own best": lambda task: best.slne_best(task, folds=3)["top1"],
     }
     tasks = [divided(labels, features, names, seed) for seed in range(splits)]
     found = {name: [method(task) for task in tasks] for name, method in work.items()}

@@ -83,9 +83,9 @@ def split(setup: Setup, name: str, seed: int) -> dict[str, Any]:
         "SL-NE, half-whitened": lambda: methods.learned(
             setup, half, methods.slne(settings), Vote("power", 4.0)
         ),
-        "Retrieval, own best": lambda: best.plain_best(setup, task),
+        "Retrieval, own best": lambda: best.plain_best(task),
         "LMNN, own best": lambda: peers.lmnn(half),
-        "SL-NE, own best": lambda: best.slne_best(setup, task, 1 if setup.quick else 2),
+        "SL-NE, own best": lambda: best.slne_best(task, 1 if setup.quick else 2),
         "SL-DE, own best": lambda: best.slde_best(setup, task),
     }
     if published.TABLE3[name][1]["LMNN"] is None:  # not in a reasonable time, in the paper or here
@@ -97,7 +97,7 @@ def standin(setup: Setup, data: standins.StandIn) -> dict[str, Any]:
     """The same methods on MNIST."""
     settings = methods.fitting(standins.MNIST, data.task, setup.quick)
     work = at_the_papers(setup, data.task, settings)
-    work["Retrieval, own best"] = lambda: best.plain_best(setup, data.task)
+    work["Retrieval, own best"] = lambda: best.plain_best(data.task)
     found = _done(setup, STANDIN, data.task.key, vars(settings), work)
     single, ensemble = setup.kept(
         "table3-mnist-tuned", len(data.X), lambda: standins.tuned(setup, data)
