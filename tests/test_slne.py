@@ -295,8 +295,13 @@ def test_divergence_is_named_whatever_is_kept(data, setting):
 
 def test_a_matrix_that_runs_away_is_told_of(data):
     X, y = data
-    with pytest.warns(ConvergenceWarning, match="lets M run away"):
-        SLNE(step_size=1e6, max_epochs=2, random_state=0).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="lets M run away: .* of epoch 1 is") as told:
+        model = SLNE(step_size=1e6, tol=0, max_epochs=5, random_state=0).fit(X, y)
+    assert min(h["loss"] for h in model.history_) > 1e4  # in every epoch, and told once
+    assert [warning.filename for warning in told] == [__file__]
+    with pytest.warns(ConvergenceWarning, match="of epoch 6 is") as told:
+        model.partial_fit(X[:2], y[:2])
+    assert [warning.filename for warning in told] == [__file__]
 
 
 def test_divergence_is_named(data):
@@ -449,3 +454,10 @@ def test_rows_are_not_pickled_or_saved(data, tmp_path):
         assert copy.n_epochs_ == 2
     assert len(pickle.dumps(model)) < X.nbytes
     model.partial_fit(X, y)
+
+
+def test_the_softmax_rule_always_has_some_loss(data):
+    X, y = data
+    for rule, rate in (("softmax", 1.0), ("hardest", 0.99)):
+        history = SLNE(rule=rule, n_neighbors=5, tol=0, random_state=0).fit(X, y).history_
+        assert (history[-1]["violation_rate"] >= rate) == (rule == "softmax")

@@ -76,8 +76,11 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         A row in more than this many times the usual number of lists is a hub, and takes only so
         many of them as neighbours: see `nearkin.neighborhoods.neighborhoods`.
     early_stopping : bool
-        Hold out `validation_fraction` of the rows (at most 5,000) and keep the matrix of the
-        epoch that votes best on them.
+        Hold out `validation_fraction` of the rows (at most 5,000), keep the matrix of the epoch
+        that votes best on them and, unless `tol` is 0, stop after five epochs without a better one.
+    validation_fraction : float
+        Share of the rows, between 0 and 1, that `early_stopping` holds out, by class; not used
+        without it.
     warm_start : bool
         Go on from the present `matrix_` and step schedule.
     callback : callable, optional
@@ -90,8 +93,11 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     ----------
     matrix_ : (D, D) float32 array
     history_ : list of dict
-        For each epoch: ``violation_rate``, ``loss``, ``skipped``, ``seconds`` and, with early
-        stopping, ``validation``.
+        For each epoch: ``epoch``, ``violation_rate``, ``loss``, ``skipped``, ``seconds`` and, with
+        early stopping, ``validation``. The violation rate is the share of the visited rows with a
+        positive loss, those that took a step: by the rules with a margin, rows that violate it.
+        ``softmax`` has no margin, and a loss as long as any impostor counts: there the rate stays
+        near one, and the loss tells how learning goes.
     n_epochs_ : int
         Epochs behind `matrix_`.
     t_ : int
@@ -261,6 +267,7 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         learner.taken, learner.visits = learner.t0, seen.touched(len(rows))
         with serial_blas():
             record = self._epoch(learner)
+        self._runs_away(record, stacklevel=3)
         self._cached_seen, self.interrupted_ = seen, False
         self._show(learner)
         self._tell(record)
@@ -426,11 +433,12 @@ class SLNE(BilinearSimilarity, BaseEstimator):
         return getattr(self, "t_", self.n_epochs_ * len(rows))
 
     def _run(self, learner: Learner, judge: Judge | None, course: Course, journal: Journal) -> None:
-        self.interrupted_ = False
+        self.interrupted_ = runaway = False
         self._show(learner)
         try:
             while course.done < self.max_epochs and not course.stopped:
                 record = self._epoch(learner)
+                runaway = runaway or self._runs_away(record, stacklevel=4)  # told once
                 self._show(learner)
                 if judge is not None:
                     record["validation"] = judge(learner.matrix)
@@ -457,19 +465,10 @@ class SLNE(BilinearSimilarity, BaseEstimator):
     def _epoch(self, learner: Learner) -> dict[str, float]:
         began = time.perf_counter()
         violation_rate, loss = learner.epoch()
-        advice = "lower step_size" + ("" if self.normalize else " or set normalize=True")
         if not np.isfinite(learner.matrix).all():
             raise FloatingPointError(
                 f"step_size={self.step_size} diverged: M is no longer finite after epoch "
-                f"{learner.epochs}; {advice}"
-            )
-        if loss > RUNAWAY_LOSS * (self.margin + 2) * self.scale_:
-            warnings.warn(
-                f"step_size={self.step_size} lets M run away: the mean loss of epoch "
-                f"{learner.epochs} is {loss / self.scale_:.1e} times the squared row length; "
-                f"{advice}",
-                ConvergenceWarning,
-                stacklevel=4,
+                f"{learner.epochs}; {self._advice}"
             )
         return {
             "epoch": learner.epochs,
@@ -478,6 +477,23 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             "skipped": self.n_skipped_,
             "seconds": time.perf_counter() - began,
         }
+
+    @property
+    def _advice(self) -> str:
+        return "lower step_size" + ("" if self.normalize else " or set normalize=True")
+
+    def _runs_away(self, record: dict[str, float], stacklevel: int) -> bool:
+        """Whether the loss is beyond all that a sound M can have; if so, it is told."""
+        if record["loss"] <= RUNAWAY_LOSS * (self.margin + 2):
+            return False
+        warnings.warn(
+            f"step_size={self.step_size} lets M run away: the mean loss of epoch "
+            f"{record['epoch']} is {record['loss']:.1e} times the squared row length; "
+            f"{self._advice}",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
+        return True
 
     def _tell(self, record: dict[str, float]) -> None:
         self.history_.append(record)
