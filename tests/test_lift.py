@@ -39,3 +39,9 @@ def test_inner_products_approach_the_gaussian_kernel():
 def test_bad_parameters(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         FourierLift(**settings).fit(np.eye(5))
+
+
+def test_a_fitted_lift_keeps_its_size():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    lift = FourierLift(n_features=20, random_state=0).fit(X)
+    assert lift.set_params(n_features=5).transform(X).shape == (40, 40)

@@ -135,3 +135,10 @@ def test_counts_are_whole():
         LinearSVM(max_epochs=2.5).fit(X, y)
     with pytest.raises(ValueError, match=r"n=2\.5 must be a whole number"):
         LinearSVM(C=1.0).fit(X, y).predict_top(X, n=2.5)
+
+
+def test_trials_are_those_of_the_last_fit():
+    X, y = blobs(n=60)
+    model = LinearSVM(random_state=0).fit(X, y)
+    assert model.trials_
+    assert model.set_params(C=1.0).fit(X, y).trials_ == {}

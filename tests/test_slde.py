@@ -454,3 +454,9 @@ def test_one_class_is_told_of_alike(data):
     for model in (SLNE(), SLDE(), LMNN()):
         with pytest.raises(ValueError, match="y holds one class; at least two classes are needed"):
             model.fit(X, np.zeros(len(y)))
+
+
+def test_joint_updates_are_those_of_the_last_fit(data):
+    model = SLDE(SLNE(**EASY), n_members=2, joint_epochs=1, random_state=0).fit(*data)
+    assert model.joint_history_
+    assert model.set_params(joint_epochs=0).fit(*data).joint_history_ == []

@@ -23,11 +23,23 @@ class FourierLift(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Parameters
     ----------
-    preprocess : transformer
+    preprocess : transformer, optional
+        Applied first; a copy is fitted along. Left out, ``Preprocess(unit_length=False)``: half
+        whitening, lengths as they are.
     n_features : int
         Random directions; each gives a cosine and a sine.
     bandwidth : float
+        The larger, the nearer two rows must be to be similar.
     random_state : int, RandomState instance or None
+        Draws the directions.
+
+    Attributes
+    ----------
+    preprocess_ : fitted transformer
+    scale_ : float
+        Root of the mean squared length of the preprocessed rows, which they are divided by.
+    directions_ : (columns after `preprocess`, n_features) float32 array
+        The random directions, times ``bandwidth / scale_``.
 
     Examples
     --------
@@ -73,7 +85,7 @@ class FourierLift(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def transform(self, X: ArrayLike) -> Array:
         """Return the cosines and sines of the rows along the directions."""
         check_is_fitted(self)
-        rows, m = self.preprocess_.transform(X), self.n_features
+        rows, m = self.preprocess_.transform(X), self.directions_.shape[1]
         lifted = np.empty((len(rows), 2 * m), np.float32)
         for lo in range(0, len(rows), 4_096):
             part = slice(lo, lo + 4_096)

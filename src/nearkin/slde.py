@@ -85,6 +85,9 @@ class SLDE(BilinearSimilarity, BaseEstimator):
         Workers on this machine.
     random_state : int, RandomState instance or None
         The same seed gives the same ensemble on any number of workers.
+    verbose : int
+        1 shows the search for neighbours and joblib's count of finished members; more, joblib's
+        details.
 
     Attributes
     ----------
@@ -99,7 +102,8 @@ class SLDE(BilinearSimilarity, BaseEstimator):
     histories_ : list
         `history_` of each member.
     joint_history_ : list of dict
-        For each joint update: ``round``, ``member``, objective ``before`` and ``after``, ``kept``.
+        For each joint update: ``round``, ``member``, objective ``before`` and ``after``, ``kept``;
+        empty without `joint_epochs`.
     interrupted_ : bool
         Whether Ctrl-C ended the fit. The ensemble then consists of the members that were finished,
         or holds the joint updates that were. With `cache_dir` the interrupt is passed on instead
@@ -186,6 +190,7 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             self.projection, rows, self.n_members, self.n_components, rng, self.pca_rows
         )
         self._check_projections(rows)
+        self.joint_history_: list[dict[str, float]] = []
         learners = self._learners(rng, k)
         hoods, held, voters = self._hoods(rows, labels, neighbors, rng, k)
         with self._place() as place:
@@ -404,7 +409,6 @@ class SLDE(BilinearSimilarity, BaseEstimator):
             epochs = len(self.histories_[n])
             ensemble.append(Member(P, self.members_[n], self.weights_[n], learner, epochs))
         margin = self.margin * self.scale_
-        self.joint_history_: list[dict[str, float]] = []
         try:
             refine(rows, hoods, ensemble, margin, self.joint_epochs, self.joint_history_)
         except KeyboardInterrupt:

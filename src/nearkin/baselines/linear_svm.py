@@ -54,7 +54,7 @@ class LinearSVM(ScoredClassifier, BaseEstimator):
     C_ : float
     solver_ : str
     trials_ : dict
-        Accuracy on the held-out rows of each C that was tried.
+        Accuracy on the held-out rows of each C that was tried; empty where C is given.
 
     Examples
     --------
@@ -84,6 +84,7 @@ class LinearSVM(ScoredClassifier, BaseEstimator):
         """Learn `coef_` and `intercept_`."""
         self._check_parameters()
         rows, labels, self.classes_ = labelled_rows(self, X, y)
+        self.trials_: dict[float, float] = {}
         self.solver_ = self.solver
         if self.solver == "auto":
             self.solver_ = "exact" if rows.size <= EXACT_CELLS else "online"
@@ -109,7 +110,6 @@ class LinearSVM(ScoredClassifier, BaseEstimator):
         drawn = sample(labels, SEARCH_ROWS, rng)
         some, own = rows[drawn], labels[drawn]
         held = held_out(own, HELD_OUT, rng)
-        self.trials_: dict[float, float] = {}
         place = GRID.index(1.0)
         known = np.unique(own[~held])
         if not held.any() or len(known) < 2:
