@@ -17,6 +17,7 @@ import pytest
 import nearkin as package
 from cli.conftest import NEARKIN, QUIET, answer, nearkin, script
 from nearkin.experiments import digits
+from nearkin.experiments.planning import readable
 from nearkin.experiments.settings import Settings
 
 COMMANDS = ["features", "neighbors", "train", "evaluate", "classify", "search", "info", "plan",
@@ -246,6 +247,25 @@ def test_plan():
     assert plan["rows_MiB"] == pytest.approx(4577.6, abs=0.1)
     assert plan["graph_MiB"] == pytest.approx(4 * 1.4 * 500 * 1_200_000 / 2**20, abs=0.1)
     assert plan["seconds_for_all_epochs"] == pytest.approx(20 * plan["seconds_an_epoch"], rel=0.02)
+    assert 46 * 60 < plan["seconds_for_neighbors_by_cells"] < 67 * 60
+    assert plan["memory_available_MiB"] > 0
+    small = answer("plan", 1_000, 10, 5)
+    assert small["neighbors"] == "exact"
+    assert "seconds_for_neighbors_by_cells" not in small
+
+
+def test_plan_for_people():
+    shown = nearkin("plan", 1_200_000, 1_000, 500, "--members", 10).stdout
+    lines = dict(line.split("  ", 1) for line in shown.splitlines())
+    told = {name: value.strip() for name, value in lines.items()}
+    assert told["rows"] == "4.5 GiB"
+    assert told["neighbors"].startswith("by cells")
+    assert told["time for neighbors by cells"] == "57 minutes"
+    assert told["disk a member"] == "458 MiB"
+    assert "members" in told["memory beside rows"]
+    assert "e+" not in shown
+    units = readable({"seconds_for_all": 0.31, "seconds_an_epoch": 5e5, "memory_MiB": None})
+    assert list(units.values()) == ["0.3 seconds", "5.8 days", "not known"]
 
 
 def test_features_of_images_for_train_and_classify(pictures, tmp_path):

@@ -30,7 +30,8 @@ def plan(
     """
     from nearkin.experiments import planning
 
-    emit(planning.estimate(rows, dims, k, members, epochs), as_json)
+    found = planning.estimate(rows, dims, k, members, epochs)
+    emit(found if as_json else planning.readable(found), as_json)
 
 
 @with_settings

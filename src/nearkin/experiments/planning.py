@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,6 +20,12 @@ PROBE_SECONDS = 0.7  # for the learner; the search for neighbours takes less
 PROBE_FLOATS = 16 << 20  # rows to draw neighbours from: more than the caches hold
 MOST_DIMS = 8_192  # probed; beyond, the matrix products decide and the cost grows with dims²
 MOST_DEGREE = 2_000
+# A search by cells is not probed. Measured on two cores (docs/performance.md): 21 to 463 s for
+# 100,000 to 1.2 million rows at D=200, k=50; 46 to 67 minutes for 1.2 million, D=1,000, k=500.
+CELLS_ROWS, CELLS_POWER = 1.2e6, 1.25
+CELLS_A_ROW, CELLS_A_NUMBER = 340e-6, 5e-9  # seconds, with so many rows; k·D numbers a row
+TIMES = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
+SIZES = {"MiB": 1, "GiB": 1_024, "TiB": 1_024**2}
 DEGREE = 1.4  # edges a row after symmetrising, in units of k (measured on real data)
 
 
@@ -58,24 +65,69 @@ def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -
     edges, stages = DEGREE * k * rows, memory(rows, dims, k, members)
     width = max(1, dims // members) if members else dims
     epoch = rows * _step_seconds(rows, width, k, bool(members)) * max(1, members)
-    search = float(rows) ** 2 * _pair_seconds(rows, dims, k)
+    there = _memory.available()
     result: dict[str, Any] = {
         "rows_MiB": _mib(4.0 * rows * dims),
         "graph_MiB": _mib(4 * edges),
         "matrix_MiB": _mib(4.0 * dims**2),
         "memory_beside_rows_MiB": {s: _mib(size) for s, size in stages.items()},
-        "memory_there_MiB": _mib(_memory.available() or 0),
+        "memory_available_MiB": None if there is None else _mib(there),
         "disk_for_rows_and_model_MiB": _mib(4.0 * (2 * rows * dims + dims**2)),
         "disk_for_neighbors_MiB": _mib(8.0 * rows * k),
-        "seconds_for_exact_neighbors": _rounded(search),
-        "neighbors": "exact" if rows <= EXACT_ROWS else "approximate by default: faster",
+        **_search(rows, dims, k),
         "seconds_an_epoch": _rounded(epoch),
         "seconds_for_all_epochs": _rounded(epoch * epochs),
-        "note": "as busy as the machine is now; choosing the vote takes a second fit",
+        "note": "as busy as the machine is now, cells as measured on two cores; choosing the vote "
+        "takes a second fit",
     }
     if members:
-        result["disk_MiB_a_member"] = _mib(4.0 * rows * width)
+        result["disk_a_member_MiB"] = _mib(4.0 * rows * width)
     return result
+
+
+def readable(plan: dict[str, Any]) -> dict[str, Any]:
+    """The same for people: sizes and times in units that fit them.
+
+    Examples
+    --------
+    >>> readable({"rows_MiB": 4577.6, "seconds_an_epoch": 529.0})
+    {'rows': '4.5 GiB', 'time_an_epoch': '8.8 minutes'}
+    """
+    shown: dict[str, Any] = {}
+    for name, value in plan.items():
+        if name.endswith("_MiB"):
+            shown[name.removesuffix("_MiB")] = _in_units(value, SIZES)
+        elif name.startswith("seconds_"):
+            shown[name.replace("seconds", "time")] = _in_units(value, TIMES)
+        else:
+            shown[name] = value
+    return shown
+
+
+def _in_units(value: Any, units: Mapping[str, float]) -> Any:
+    """A number in the largest unit of which there is one at least."""
+    if isinstance(value, dict):
+        return {name: _in_units(part, units) for name, part in value.items()}
+    if value is None:
+        return "not known"
+    smallest = next(iter(units))
+    unit = max((u for u in units if value >= units[u]), key=lambda u: units[u], default=smallest)
+    count = value / units[unit]
+    return f"{count:.1f} {unit}" if count < 10 else f"{count:,.0f} {unit}"
+
+
+def _search(rows: int, dims: int, k: int) -> dict[str, Any]:
+    """How neighbours are found by default, and what that takes."""
+    pairs = float(rows) ** 2 * _pair_seconds(rows, dims, k)
+    exact = {"seconds_for_exact_neighbors": _rounded(pairs)}
+    if rows <= EXACT_ROWS:
+        return {"neighbors": "exact"} | exact
+    each = CELLS_A_ROW + CELLS_A_NUMBER * k * dims
+    cells = CELLS_ROWS * (rows / CELLS_ROWS) ** CELLS_POWER * each
+    return {
+        "neighbors": "by cells, unless exact ones are asked for",
+        "seconds_for_neighbors_by_cells": _rounded(cells),
+    } | exact
 
 
 def _mib(size: float) -> float:
