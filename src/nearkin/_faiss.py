@@ -20,6 +20,10 @@ _SETTINGS = (
     "after the semicolon come faiss's search parameters for this index, such as "
     "'IVF1024,Flat;nprobe=64' or 'HNSW32;efSearch=200'"
 )
+_LOOKS = 16  # rows that faiss has an HNSW index look at, at least
+
+# No bits, no links, or a graph of one link a row: faiss would end the process, or never come back.
+_FATAL = re.compile(r"(?<![\d.])0(?![\d.])|(HNSW|NSG)1(?!\d)")
 
 
 class Factory:
@@ -31,6 +35,8 @@ class Factory:
     def __init__(self, rows: Array, description: str) -> None:
         factory, _, settings = description.partition(";")
         what = f"index={description!r}"
+        if _FATAL.search(factory):
+            raise ValueError(f"{what} holds a number that is too small for faiss; {_KNOWN}")
         with _explained(f"{what} is not understood by faiss", _KNOWN):
             self.index = faiss.index_factory(rows.shape[1], factory)
         # Before training, which may take long.
@@ -48,22 +54,22 @@ class Factory:
             self.index.search(np.ascontiguousarray(rows[:1], np.float32), 1)
 
     def _configure(self, settings: str) -> None:
-        space = faiss.ParameterSpace()
-        plain = faiss.downcast_index(self.index)
-        if isinstance(plain, faiss.IndexIVF):  # faiss looks into a single cell by default
-            space.set_index_parameter(self.index, "nprobe", max(1, int(2 * plain.nlist**0.5)))
+        cells = faiss.try_extract_index_ivf(self.index)
+        if cells is not None:  # faiss looks into a single cell by default
+            cells.nprobe = max(1, int(2 * cells.nlist**0.5))
         if settings:
-            space.set_index_parameters(self.index, settings)  # type: ignore[arg-type]
+            faiss.ParameterSpace().set_index_parameters(self.index, settings)  # type: ignore[arg-type]
+        self._looks_set = "efSearch" in settings
 
     def search(self, queries: Array, k: int) -> NDArray[np.int64]:
         """Rows nearest to each query, by the index's own lights."""
         return self.index.search(queries, k)[1]
 
     def prepare(self, k: int) -> None:
-        """Let an HNSW index look at enough rows to find `k`."""
-        plain = faiss.downcast_index(self.index)
-        if isinstance(plain, faiss.IndexHNSW):
-            plain.hnsw.efSearch = max(plain.hnsw.efSearch, 2 * k)
+        """Let an HNSW index look at enough rows to find `k`, whatever it was asked before."""
+        plain = _innermost(self.index)
+        if isinstance(plain, faiss.IndexHNSW) and not self._looks_set:
+            plain.hnsw.efSearch = max(_LOOKS, 2 * k)
 
     def save(self, path: Path) -> None:
         """Write the index in faiss's format, search parameters included."""
@@ -73,8 +79,16 @@ class Factory:
     def load(cls, rows: Array, path: Path) -> Self:
         """The index that `save` wrote."""
         index = cls.__new__(cls)
-        index.index = faiss.read_index(str(path))
+        index.index, index._looks_set = faiss.read_index(str(path)), True
         return index
+
+
+def _innermost(index: faiss.Index) -> faiss.Index:
+    """The index behind what transforms queries before it or ranks again after it."""
+    index = faiss.downcast_index(index)
+    if isinstance(index, faiss.IndexPreTransform):
+        return _innermost(index.index)
+    return _innermost(index.base_index) if isinstance(index, faiss.IndexRefine) else index
 
 
 @contextmanager

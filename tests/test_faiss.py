@@ -1,0 +1,49 @@
+"""Indexes that faiss makes."""
+
+import numpy as np
+import pytest
+
+import nearkin
+from nearkin import SoftVotingKNN
+from nearkin.neighbors import NeighborIndex, nearest, recall
+from samples import blobs
+
+rng = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("factory", ["HNSW4", "PCAR16,HNSW4", "HNSW4,RFlat"])
+def test_an_answer_does_not_depend_on_the_questions_before(factory):
+    rows = rng.normal(size=(3_000, 16)).astype(np.float32)
+    index = NeighborIndex(rows, factory)
+    first = index.nearest(3, rows[:200])[0]
+    index.nearest(300, rows[:5])
+    np.testing.assert_array_equal(index.nearest(3, rows[:200])[0], first)
+
+
+def test_a_loaded_model_looks_at_as_many_rows(tmp_path):
+    X, y = blobs(n=2_000)
+    model = SoftVotingKNN(n_neighbors=5, index="HNSW4", hub_share=0.5, vote="power").fit(X, y)
+    model.save(tmp_path / "m.safetensors")
+    again = nearkin.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.kneighbors(X[:300])[0], model.kneighbors(X[:300])[0])
+
+
+def test_what_was_set_stays():
+    rows = rng.normal(size=(2_000, 8)).astype(np.float32)
+    few, many = (recall(rows, nearest(rows, 20, index=f"HNSW4;efSearch={n}")[0]) for n in (20, 400))
+    assert few < many
+
+
+@pytest.mark.parametrize("factory", ["IVF64,Flat,RFlat", "PCAR32,IVF64,Flat"])
+def test_cells_behind_something_else_are_looked_into(factory):
+    rows = rng.normal(size=(2_000, 32)).astype(np.float32)
+    behind = recall(rows, nearest(rows, 10, index=factory)[0])
+    assert behind == pytest.approx(recall(rows, nearest(rows, 10, index="IVF64,Flat")[0]), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "factory", ["HNSW0", "HNSW1", "NSG0", "NSG1,Flat", "PQ8x0", "IVF4_HNSW0,Flat", "IVF0,Flat"]
+)
+def test_what_would_end_the_process_is_refused(factory):
+    with pytest.raises(ValueError, match=f"index='{factory}' holds a number that is too small"):
+        nearest(np.eye(8), 2, index=factory)
