@@ -109,3 +109,11 @@ def test_directions_without_variance_stay_silent():
 def test_bad_parameters(settings, message):
     with pytest.raises(ValueError, match=message):
         Preprocess(**settings).fit(rows((50, 6)))
+
+
+def test_a_large_mean_is_no_direction():
+    """Fewer rows than columns: the rounded mean leaves a trace that whitening must not blow up."""
+    rng = np.random.default_rng(0)
+    X, Q = ((rng.normal(size=(n, 200)) + 1e4).astype(np.float32) for n in (50, 20))
+    made = Preprocess(whitening=1.0, unit_length=False).fit(X).transform(Q)
+    assert np.abs(made).max() < 10

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -461,3 +462,26 @@ def test_the_softmax_rule_always_has_some_loss(data):
     for rule, rate in (("softmax", 1.0), ("hardest", 0.99)):
         history = SLNE(rule=rule, n_neighbors=5, tol=0, random_state=0).fit(X, y).history_
         assert (history[-1]["violation_rate"] >= rate) == (rule == "softmax")
+
+
+@pytest.mark.parametrize("length", [1e-12, 1e12])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_normalised_whatever_the_length_of_rows(data, length, symmetric):
+    X, y = data
+    model = SLNE(normalize=True, symmetric=symmetric, max_epochs=2, tol=0, random_state=0)
+    expected = model.fit(X, y).matrix_
+    found = model.fit(X * np.float32(length), y).matrix_
+    np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+
+
+def test_a_graph_with_repeated_entries_stays_as_it_is(data):
+    X, y = data
+    lists = nearest(X, 7)[0]
+    twice, n = np.c_[lists, lists], len(X)
+    graph = sparse.csr_array(
+        (np.ones(twice.size), twice.ravel(), np.arange(n + 1) * 14), shape=(n, n)
+    )
+    model = SLNE(early_stopping=True, max_epochs=2, random_state=0)
+    once = model.fit(X, y, neighbors=lists).matrix_
+    np.testing.assert_allclose(model.fit(X, y, neighbors=graph).matrix_, once, atol=1e-5)
+    assert graph.indptr[-1] == twice.size

@@ -78,7 +78,7 @@ def without(neighbors: NeighborLists, held: NDArray[np.bool_]) -> NeighborLists:
     if isinstance(neighbors, np.ndarray):
         lists = np.full(neighbors.shape, -1, np.int32)
         for lo in range(0, len(held), _ROWS):
-            part = neighbors[lo : lo + _ROWS]
+            part = neighbors[lo : lo + _ROWS].astype(np.int32)
             gone = held[lo : lo + _ROWS, None] | held[part]
             lists[lo : lo + _ROWS] = np.where(gone, -1, part)
         return lists
@@ -90,9 +90,11 @@ def without(neighbors: NeighborLists, held: NDArray[np.bool_]) -> NeighborLists:
 
 
 def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDArray[np.int32]:
-    """The neighbours of `rows` as an array, filled up with −1."""
+    """The neighbours of `rows` but themselves as an array, filled up with −1."""
     ready = isinstance(neighbors, np.ndarray)
-    return filled((neighbors if ready else as_graph(neighbors, n))[rows])
+    lists = filled((neighbors if ready else as_graph(neighbors, n))[rows])
+    lists[lists == rows[:, None]] = -1  # who is held out to judge by must not vote for itself
+    return lists
 
 
 def check_calibration(calibration: Any) -> None:

@@ -21,7 +21,8 @@ def surroundings(
     means = np.empty(len(rows), np.float32)
     for lo in range(0, len(rows), _BLOCK):
         part = slice(lo, lo + _BLOCK)
-        near = np.ascontiguousarray(lists[part, :NEAR])
+        near = lists[part, :NEAR].astype(np.int32)
+        near[near == np.arange(lo, lo + len(near))[:, None]] = -1
         if matrix is None:
             scores = _kernel.pair_closeness(rows[part], rows, near, scale)
         else:

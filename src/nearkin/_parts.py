@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from nearkin._checkpoint import Checkpoint
 from nearkin.neighborhoods import NeighborLists
@@ -23,7 +24,15 @@ def cut(lists: NDArray[np.int32] | None, learner: Any) -> NDArray[np.int32] | No
 
 def is_fitted(part: Any) -> bool:
     """Whether a part is to be used as it is: fitted, or not made to be fitted."""
-    return not hasattr(part, "fit") or any(name.endswith("_") for name in vars(part))
+    if not hasattr(part, "fit"):
+        return True
+    if not hasattr(part, "__sklearn_tags__"):
+        return any(name.endswith("_") for name in vars(part))
+    try:
+        check_is_fitted(part)
+    except NotFittedError:
+        return False
+    return True
 
 
 def seeded(part: Any, rng: Any) -> Any:
@@ -31,7 +40,8 @@ def seeded(part: Any, rng: Any) -> Any:
     part = clone(part)
     names = [name for name in sorted(part.get_params()) if name.split("__")[-1] == "random_state"]
     unset = [name for name in names if part.get_params()[name] is None]
-    return part.set_params(**{name: rng.randint(2**31 - 1) for name in unset})
+    part.set_params(**{name: rng.randint(2**31 - 1) for name in unset})
+    return part
 
 
 def apart(learner: Any) -> Any:

@@ -65,6 +65,10 @@ def _by_gram(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
     gram = np.zeros((N, N))
     for _, _, block in _column_blocks(X, centre):
         gram += block @ block.T
+    if centre.any():
+        # What the rounded mean has left of the true one would pass for a direction with variance.
+        gram -= gram.mean(axis=0)
+        gram -= gram.mean(axis=1, keepdims=True)
     values, vectors = linalg.eigh(gram, subset_by_index=(N - n, N - 1))
     values, vectors = values[::-1], vectors[:, ::-1]
     inverse = np.where(values > values[0] * 1e-10, 1 / np.sqrt(np.maximum(values, 1e-300)), 0)

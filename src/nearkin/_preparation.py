@@ -39,7 +39,8 @@ def applied(preprocess: Any, rows: Any) -> Array:
     """Rows as the fitted preprocessing, if there is one, makes them."""
     if preprocess is None:
         return rows
-    return np.ascontiguousarray(preprocess.transform(rows), np.float32)
+    made = preprocess.transform(rows)
+    return np.ascontiguousarray(made.toarray() if sparse.issparse(made) else made, np.float32)
 
 
 def _check_room(rows: Any, preprocess: Any) -> None:

@@ -6,16 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearkin.neighborhoods import NeighborLists, check_lists, check_range
+from nearkin.neighborhoods import NeighborLists, as_lists, check_lists, check_range
 
 
-def check_own_lists(neighbors: NeighborLists, n: int) -> None:
-    """The stored rows' own lists, also where no learner looks at them."""
+def own_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
+    """The stored rows' own lists, checked also where no learner looks at them."""
+    neighbors = as_lists(neighbors, n)
     check_lists(neighbors, n)
     if 0 in np.shape(neighbors):
         raise ValueError(
             f"neighbors has shape {np.shape(neighbors)}; at least one neighbour a row is expected"
         )
+    return neighbors
 
 
 def as_voters(neighbors: NeighborLists, m: int, n: int) -> Any:

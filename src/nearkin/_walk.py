@@ -142,6 +142,7 @@ def _catch_up(q, lo, b, XB, G, V, w, symmetric, mine, sums):  # type: ignore[no-
 @jit
 def _norm_growth(w, q, x, v, symmetric):  # type: ignore[no-untyped-def]
     """Growth of the squared Frobenius norm by a step ``w·x·vᵀ`` (or its symmetric part)."""
+    w = np.float64(w)  # whose square may be too large or too small for float32
     xx, vv, xv = np.float64(dot(x, x)), np.float64(dot(v, v)), np.float64(dot(x, v))
     first = 2.0 * w * np.float64(dot(q, v))
     if symmetric:

@@ -141,8 +141,8 @@ def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
         counts = np.bincount(row[keep], minlength=n)
         indptr, indices = np.concatenate([[0], np.cumsum(counts)]), indices[keep]
     entries = np.ones(len(indices), bool)
-    # A copy: sum_duplicates sorts the indices in place.
-    graph = sparse.csr_array((entries, indices.copy(), indptr), shape=(n, n))
+    # Copies: sum_duplicates works in place.
+    graph = sparse.csr_array((entries, indices.copy(), indptr.copy()), shape=(n, n))
     graph.sum_duplicates()
     return graph
 

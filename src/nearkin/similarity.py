@@ -28,6 +28,10 @@ class BilinearSimilarity:
 
     matrix_: NDArray[np.float32]
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a matrix: a fit that failed has left other traces."""
+        return hasattr(self, "matrix_")
+
     def _rows(self, X: ArrayLike) -> NDArray[np.float32]:
         check_is_fitted(self, "matrix_")
         return validate_data(self, X, dtype=np.float32, order="C", reset=False)

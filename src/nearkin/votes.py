@@ -43,7 +43,7 @@ def _top(scores: Array, n: float) -> Array:
     # Equal votes, but among equal counts the more similar decide. Those beyond the first n cannot
     # change who wins; they only put in order the classes that have no vote.
     beyond = _HARDLY * np.exp2(np.minimum(n - rank, 0))
-    return np.where(rank < n, 1 + 1e-3 * (1 - rank / n), beyond).astype(np.float32)
+    return np.where(rank < n, 1 + 0.02 / n * (1 - rank / n), beyond).astype(np.float32)
 
 
 KINDS: dict[str, Callable[[Array, float], Array]] = {
@@ -157,10 +157,19 @@ def quality(
 
 
 def probabilities(votes: Array) -> Array:
-    """Votes as shares of one; negative votes are lifted so that the order stays, −inf has none."""
+    """Votes as shares of one, in their order; −inf has none.
+
+    Where some are positive, negative ones are moved below the least of these; where none is, all
+    are lifted.
+    """
     there = ~np.isneginf(votes)
-    lifted = np.where(there, votes, 0)
-    lifted = np.where(there, lifted - lifted.min(axis=1, keepdims=True, initial=0), 0)
-    total = lifted.sum(axis=1, keepdims=True)
+    known = np.where(there, votes, 0)
+    least = known.min(axis=1, keepdims=True, initial=0)
+    lowest = np.where(known > 0, known, np.inf).min(axis=1, keepdims=True)
+    some = np.isfinite(lowest)
+    up = 1 - np.minimum(known, 0) / np.where(least < 0, least, 1)  # of a negative vote, from 0 to 1
+    below = np.where(some, np.where(some, lowest, 0) / 2 * up, known - least)
+    shares = np.where(there, np.where(known > 0, known, np.where(least < 0, below, 0)), 0)
+    total = shares.sum(axis=1, keepdims=True)
     even = (there / there.sum(axis=1, keepdims=True)).astype(np.float32)
-    return np.where(total > 0, lifted / np.where(total > 0, total, 1), even)
+    return np.where(total > 0, shares / np.where(total > 0, total, 1), even)

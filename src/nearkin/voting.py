@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin import _kernel, _memory, persistence, votes
 from nearkin._checkpoint import Checkpoint, as_checkpoint
+from nearkin._choice import check_index
 from nearkin._growth import joined
 from nearkin._holdout import check_calibration, held_out, lists_of, without
 from nearkin._hubs import NEAR, surroundings
@@ -21,7 +22,7 @@ from nearkin._origin import Digest
 from nearkin._parts import apart, check_part, cut, is_fitted, learn, listed_scores, seeded
 from nearkin._preparation import applied, prepared
 from nearkin._validation import check_choice, check_label_count, check_number
-from nearkin._voters import as_voters, check_own_lists, filled, longest
+from nearkin._voters import as_voters, filled, longest, own_lists
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors import NeighborIndex, no_more_than_rows
 from nearkin.votes import DEFAULT_SHARPNESS, KINDS, Vote
@@ -56,7 +57,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Power, temperature or number of voters of a vote that is named; a default for each kind if
         left out. ``auto`` chooses its own.
     index : str
-        How the shortlist is found: see `nearkin.neighbors.nearest`.
+        How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`.
     preprocess : transformer, optional
         Applied to rows and queries, fitted along unless it is fitted: see `nearkin.Preprocess`.
     hub_share : float
@@ -157,9 +158,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         labels = self._keep(X, y, rng, keep)
         fitted = self.similarity is None or is_fitted(self.similarity)
         self.similarity_ = self.similarity if fitted else seeded(self.similarity, rng)
-        lists = neighbors
-        if neighbors is not None:
-            check_own_lists(neighbors, len(labels))
+        lists = None if neighbors is None else own_lists(neighbors, len(labels))
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
             lists = self._find_lists(fitted, keep)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
@@ -221,6 +220,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_choice("vote", self.vote, ["auto", *KINDS])
         check_number("n_neighbors", self.n_neighbors, 1, whole=True)
         check_number("hub_share", self.hub_share, 0)
+        check_index(self.index)
         if self.sharpness is not None:
             check_number("sharpness", self.sharpness, 0, open_low=True)
             if self.vote == "auto":
@@ -252,8 +252,10 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _find_lists(self, fitted: bool, keep: Checkpoint) -> NDArray[np.int32]:
         """One search serves the learner and the vote."""
         n = len(self.labels_)
-        wanted = 0 if fitted else getattr(self.similarity, "n_neighbors", None) or 0
-        learner = no_more_than_rows(wanted, n, "similarity.n_neighbors")
+        learner = 0 if fitted else getattr(self.similarity, "n_neighbors", None) or 0
+        if learner:
+            check_number("similarity.n_neighbors", learner, 1, whole=True)
+            learner = no_more_than_rows(learner, n, "similarity.n_neighbors")
         k = min(max(self.n_neighbors, learner, NEAR if self.hub_share else 0), n - 1)
         made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
         return keep.lists(made_from, lambda: self._index.nearest(k)[0])
