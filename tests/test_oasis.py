@@ -91,3 +91,7 @@ def test_bad_parameters(settings):
 def test_steps_are_whole():
     with pytest.raises(ValueError, match=r"max_steps=10\.5 must be a whole number"):
         OASIS(max_steps=10.5).fit(*blobs(n=30))
+
+
+def test_it_has_no_objective_of_neighbourhoods():
+    assert not hasattr(OASIS(), "objective")

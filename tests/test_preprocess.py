@@ -117,3 +117,11 @@ def test_a_large_mean_is_no_direction():
     X, Q = ((rng.normal(size=(n, 200)) + 1e4).astype(np.float32) for n in (50, 20))
     made = Preprocess(whitening=1.0, unit_length=False).fit(X).transform(Q)
     assert np.abs(made).max() < 10
+
+
+def test_entries_that_are_given_in_parts():
+    parts = sparse.csr_array(([1.0, 3.0, 4.0], [0, 0, 1], [0, 2, 3]), shape=(2, 2))
+    model = Preprocess(power=0.5, center=False, whitening=0.0, unit_length=False).fit(parts)
+    whole = model.fit(parts.toarray()).transform(parts.toarray())
+    np.testing.assert_allclose(model.fit(parts).transform(parts), whole, atol=1e-6)
+    assert parts.nnz == 3

@@ -485,3 +485,14 @@ def test_a_graph_with_repeated_entries_stays_as_it_is(data):
     once = model.fit(X, y, neighbors=lists).matrix_
     np.testing.assert_allclose(model.fit(X, y, neighbors=graph).matrix_, once, atol=1e-5)
     assert graph.indptr[-1] == twice.size
+
+
+def test_early_stopping_without_a_row_to_spare_is_told_of():
+    X, _ = blobs(n=80)
+    with pytest.warns(UserWarning, match="early_stopping=True, but validation_fraction=0.1"):
+        SLNE(early_stopping=True, n_neighbors=10, max_epochs=1).fit(X, np.arange(80) // 2)
+
+
+def test_a_choice_that_cannot_be_hashed(data):
+    with pytest.raises(ValueError, match=r"rule=\['hardest'\] is not known"):
+        SLNE(rule=["hardest"]).fit(*data)

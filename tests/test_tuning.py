@@ -8,6 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import nearkin
 from nearkin import SLNE, SoftVotingKNN, tune
 from nearkin._learning import Learner
+from nearkin.tuning import _drawn
 
 X, y = load_wine(return_X_y=True)
 X_TRAIN, X_TEST, Y_TRAIN, Y_TEST = train_test_split(X, y, stratify=y, random_state=0)
@@ -128,3 +129,16 @@ def test_an_interrupt_of_the_last_fit_keeps_what_was_learned(monkeypatch):
     model = tune(X_TRAIN, Y_TRAIN, max_rows=40, random_state=0)
     assert model.similarity_.interrupted_
     assert model.trials_
+
+
+@pytest.mark.parametrize(
+    "labels", [np.r_[np.ones(5, int), np.zeros(995, int)], np.arange(999) // 3], ids=["one", "many"]
+)
+def test_few_rows_of_odd_classes_can_be_tuned_on(labels):
+    X = np.random.default_rng(0).normal(size=(len(labels), 4)).astype(np.float32)
+    for seed in range(3):
+        drawn = _drawn(labels, 60, np.random.default_rng(seed))
+        assert len(drawn) <= 60
+        assert len(np.unique(labels[drawn])) > 1
+        assert np.bincount(labels[drawn]).max() >= 3
+    assert tune(X, labels, max_rows=60, random_state=0).predict(X[:3]).shape == (3,)

@@ -7,6 +7,7 @@ died goes on with the missing ones.
 
 import json
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -147,9 +148,11 @@ def _fitted(
 ) -> Any:
     if has_fit_parameter(learner, "neighbors"):
         durable = checkpoint is not None and has_fit_parameter(learner, "checkpoint")
-        learner.fit(
-            rows, labels, neighbors=hoods, **({"checkpoint": checkpoint} if durable else {})
-        )
+        with warnings.catch_warnings():  # a member that is interrupted is not kept
+            warnings.filterwarnings("ignore", "interrupted in epoch")
+            learner.fit(
+                rows, labels, neighbors=hoods, **({"checkpoint": checkpoint} if durable else {})
+            )
         if getattr(learner, "interrupted_", False):
             raise KeyboardInterrupt  # a member is kept whole or not at all
         return learner

@@ -60,7 +60,7 @@ def _count(given: Any) -> int | None:
 
 def check_choice(name: str, value: Any, choices: Any) -> None:
     """Refuse a parameter value that is not one of `choices`."""
-    if value not in choices:
+    if value not in list(choices):  # what cannot be hashed can be compared
         raise ValueError(
             f"{name}={value!r} is not known; use one of {', '.join(map(repr, choices))}"
         )

@@ -129,6 +129,9 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.power == 1:
             return rows
         if sparse.issparse(rows):
+            if not rows.has_canonical_format:  # the power of a sum, not the sum of powers
+                rows = rows.copy()
+                rows.sum_duplicates()
             return type(rows)(
                 (_raised(rows.data, self.power), rows.indices, rows.indptr), rows.shape
             )

@@ -61,23 +61,6 @@ class BilinearSimilarity:
         """Similarity of each row of `X` with the rows of `Z` listed for it; −inf for ``-1``."""
         return _kernel.pair_scores(self.transform_query(X), Z, indices)
 
-    def objective(
-        self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None
-    ) -> float:
-        """The paper's objective (Eq. 6): the hinge loss summed over all triplets.
-
-        The margin is in the units of the training data, ``margin · scale_``.
-        """
-        rows = self._rows(X)
-        labels = np.unique(np.asarray(y), return_inverse=True)[1]
-        if len(labels) != len(rows):
-            raise ValueError(f"y has {len(labels)} labels where X has {len(rows)} rows")
-        if neighbors is None:
-            neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[0]  # type: ignore[attr-defined]
-        graph = neighborhoods(neighbors, labels).arrays
-        scores = _kernel.edge_scores(rows, graph, self.matrix_)
-        return _kernel.objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]
-
     @property
     def components_(self) -> NDArray[np.float32]:
         """L with ``M = LᵀL``; needs ``psd=True``."""
@@ -101,3 +84,24 @@ class BilinearSimilarity:
         if getattr(self, "psd", False):
             tags.transformer_tags = TransformerTags(preserves_dtype=["float32"])
         return tags
+
+
+class NeighborhoodSimilarity(BilinearSimilarity):
+    """What learning within neighbourhoods offers beside: the objective. A mixin, too."""
+
+    def objective(
+        self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None
+    ) -> float:
+        """The paper's objective (Eq. 6): the hinge loss summed over all triplets.
+
+        The margin is in the units of the training data, ``margin · scale_``.
+        """
+        rows = self._rows(X)
+        labels = np.unique(np.asarray(y), return_inverse=True)[1]
+        if len(labels) != len(rows):
+            raise ValueError(f"y has {len(labels)} labels where X has {len(rows)} rows")
+        if neighbors is None:
+            neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[0]  # type: ignore[attr-defined]
+        graph = neighborhoods(neighbors, labels).arrays
+        scores = _kernel.edge_scores(rows, graph, self.matrix_)
+        return _kernel.objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ from nearkin._validation import check_choice, check_label_count, check_number, c
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors import nearest, no_more_than_rows
 from nearkin.projections import Fixed, Projection, check_sizes, make_projections
-from nearkin.similarity import BilinearSimilarity
+from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE, scale_of
 
 Array = NDArray[np.float32]
@@ -49,7 +49,7 @@ _NO_MATTER = ("n_jobs", "cache_dir", "verbose", "joint_epochs", "learner", "rand
 _IDLE = ("callback", "verbose", "random_state")
 
 
-class SLDE(BilinearSimilarity, BaseEstimator):
+class SLDE(NeighborhoodSimilarity, BaseEstimator):
     """Learn one similarity per projection, in parallel, and add them up (Eq. 8).
 
     Where it runs is joblib's business: ``n_jobs`` on one machine, and

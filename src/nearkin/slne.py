@@ -28,7 +28,7 @@ from nearkin._rules import RULES
 from nearkin._validation import check_choice, check_label_count, check_number, classes_of
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors import nearest, no_more_than_rows
-from nearkin.similarity import BilinearSimilarity
+from nearkin.similarity import NeighborhoodSimilarity
 
 RUNAWAY_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
 
@@ -36,7 +36,7 @@ RUNAWAY_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the
 _NO_MATTER = ("max_epochs", "callback", "verbose", "warm_start", "random_state")
 
 
-class SLNE(BilinearSimilarity, BaseEstimator):
+class SLNE(NeighborhoodSimilarity, BaseEstimator):
     """Learn M so that each row is more similar to its own kind than to the other near rows.
 
     Parameters
@@ -216,6 +216,13 @@ class SLNE(BilinearSimilarity, BaseEstimator):
             rng = np.random.default_rng(seed)
             held, lists = hold_out(neighbors, labels, self.validation_fraction, rng)
             judge = Judge(rows, labels, held, lists) if held.any() else None
+            if judge is None:
+                warnings.warn(
+                    f"early_stopping=True, but validation_fraction={self.validation_fraction} of "
+                    "classes this small holds no row out, so all epochs are run; raise it or give "
+                    "more rows a class",
+                    stacklevel=2,
+                )
         hoods = neighborhoods(
             neighbors, labels, held=held if held.any() else None, hub_limit=self.hub_limit
         )

@@ -111,7 +111,7 @@ def tune(
     >>> bool(model.score(X[1::2], y[1::2]) > 0.9)
     True
     """
-    check_number("max_rows", max_rows, 3, whole=True)
+    check_number("max_rows", max_rows, 6, whole=True)
     rows, labels = _checked(X, y)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     few = _drawn(labels, max_rows, np.random.default_rng(seed))
@@ -146,7 +146,17 @@ def _checked(X: ArrayLike, y: ArrayLike) -> tuple[Any, Labels]:
 def _drawn(labels: Labels, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """At most so many rows, drawn at random, in their order."""
     n = len(labels)
-    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+    if n <= most:
+        return np.arange(n)
+    chosen = np.sort(rng.choice(n, most, replace=False))
+    counts = np.bincount(labels[chosen])
+    if np.count_nonzero(counts) > 1 and counts.max() >= 3:
+        return chosen
+    # One class fills the draw, or all are too small for it: class by class, none more than half.
+    order = np.lexsort((rng.random(n), rng.permutation(labels.max() + 1)[labels]))
+    first = np.flatnonzero(np.diff(labels[order], prepend=-1))
+    place = np.arange(n) - np.repeat(first, np.diff(first, append=n))
+    return np.sort(order[place < most // 2][:most])
 
 
 @dataclass(frozen=True)
