@@ -1,7 +1,6 @@
 """The application: commands, and what happens when one fails."""
 
 import os
-import signal
 import sys
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 
 import nearkin
 from nearkin.cli import data, info, models, pipeline
-from nearkin.cli.interrupts import INTERRUPTED, STOPS, listen, told
+from nearkin.cli.interrupts import INTERRUPTED, STOPS, listening, told
 from nearkin.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -22,7 +21,7 @@ app = typer.Typer(
 
 # Failures that a person can mend; anything else is a bug of ours, and says so.
 EXPECTED = (ValueError, OSError, ImportError, RuntimeError, TypeError, ArithmeticError, MemoryError)
-FAILED, MISUSED, TERMINATED = 1, 2, 143
+FAILED, MISUSED = 1, 2
 
 
 def _version(asked: bool) -> None:
@@ -59,12 +58,10 @@ def main() -> None:
     """Run the command line; a failure is one line on standard error, and an exit code."""
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    # A polite kill unwinds the stack, so that files written aside are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    listen()
     try:
-        code = app(arguments, standalone_mode=False)
-        sys.stdout.flush()
+        with listening():
+            code = app(arguments, standalone_mode=False)
+            sys.stdout.flush()
     except (*STOPS, typer.Abort):  # before the command began
         _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has seen enough

@@ -2,13 +2,14 @@
 
 import functools
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 GOES_ON = "what was finished is kept; the same command goes on"
 
 
@@ -23,11 +24,20 @@ def _stop(*_: object) -> None:
     raise Interrupted
 
 
-def listen() -> None:
-    """Have Ctrl-C end the command, whatever it is at."""
+@contextmanager
+def listening() -> Iterator[None]:
+    """Have Ctrl-C and a polite kill end the command, whatever it is at."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A kill unwinds the stack, so that files written aside are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     # What is started in the background may have been told not to listen.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if before[signal.SIGINT] is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
