@@ -73,11 +73,28 @@ def one_run(made: Learner, rows_wanted: int) -> tuple[float, float]:
 
 
 def one_naive_run(X, hoods, made: Learner, rows_wanted: int) -> float:
-    """Seconds a row of the same rows, the best of three: threads may have to find their cores."""
+    """Seconds a row of the same rows, from the identity: later, fewer of them would take a step."""
     rows, steps, _ = made._schedule()
     M = np.eye(X.shape[1], dtype=np.float32)
-    seconds = machine.best_of(lambda: naive(X, hoods, M, rows[:rows_wanted], steps, 0.02), 3)
-    return seconds / rows_wanted
+    began = time.perf_counter()
+    naive(X, hoods, M, rows[:rows_wanted], steps, 0.02)
+    return (time.perf_counter() - began) / rows_wanted
+
+
+def race(X, hoods, made: Learner) -> tuple[float, float, float]:
+    """Steps a second, ours and naive ones, and the share of ours that took a step.
+
+    The best of as many tries of about the same length, in turns, two at a time: the threads of one
+    may first have to find the cores that the other's have left.
+    """
+    one_run(made, len(X))  # compile
+    seconds, stepped = one_run(made, len(X))
+    count = max(20, int(len(X) * seconds / one_naive_run(X, hoods, made, 20)))
+    ours, theirs = [], []
+    for _ in range(10):
+        ours += [one_run(made, len(X))[0] for _ in range(2)]
+        theirs += [one_naive_run(X, hoods, made, count) for _ in range(2)]
+    return 1 / min(ours), 1 / min(theirs), stepped
 
 
 def compare(n):
@@ -89,13 +106,8 @@ def compare(n):
         hoods = neighborhoods(nearest(X, k)[0], y)
         made = learner(X, hoods)
         peak = machine.product_peak()  # each time: the machine is not always equally quick
-        naive_rows = 200 if D < 3_000 else 40
-        runs = [  # in turns, each time the same steps
-            (*one_run(made, len(X)), one_naive_run(X, hoods, made, naive_rows)) for _ in range(10)
-        ]
+        fast, slow, stepped = race(X, hoods, made)
         peak = max(peak, machine.product_peak())
-        seconds, (stepped, *_), naive_seconds = zip(*runs)
-        fast, slow = 1 / min(seconds), 1 / min(naive_seconds)
         degree = hoods.degrees.mean()
         # Twice D² for the scores of a row, and once more for its step, if it takes one.
         flops = fast * 2 * D * D * (1 + stepped) / peak
