@@ -145,7 +145,7 @@ def _plot(curves: dict[str, list[float]]) -> Any:
     axes.set(
         xlabel="epoch", ylabel="test accuracy %", title="votes = similarities, as in the paper"
     )
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
     axes.legend()
     return plot
