@@ -639,3 +639,10 @@ def test_bad_settings_of_the_search():
     for wrong in ("5", 2.5):
         with pytest.raises(ValueError, match=r"similarity\.n_neighbors=.* must be a whole number"):
             SoftVotingKNN(SLNE(n_neighbors=wrong)).fit(X, y)
+
+
+def test_rows_that_are_added_count_for_the_scale():
+    X, y = blobs(n=200)
+    model = SoftVotingKNN(vote="power").fit(X[:100], y[:100]).add(3 * X[100:], y[100:])
+    whole = SoftVotingKNN(vote="power").fit(np.r_[X[:100], 3 * X[100:]], y)
+    np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), rtol=1e-5, atol=1e-6)

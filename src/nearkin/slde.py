@@ -320,7 +320,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     def _folder(
         self, rows: Array, labels: Any, hoods: Neighborhoods | None, path: Path, learners: Any
     ) -> Folder:
-        folder = Folder(path, durable=self.cache_dir is not None)
+        folder = Folder(path, durable=bool(self.cache_dir))
         if not folder.durable:
             return folder
         own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NO_MATTER}

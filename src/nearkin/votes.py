@@ -166,10 +166,9 @@ def probabilities(votes: Array) -> Array:
     known = np.where(there, votes, 0)
     least = known.min(axis=1, keepdims=True, initial=0)
     lowest = np.where(known > 0, known, np.inf).min(axis=1, keepdims=True)
-    some = np.isfinite(lowest)
-    up = 1 - np.minimum(known, 0) / np.where(least < 0, least, 1)  # of a negative vote, from 0 to 1
-    below = np.where(some, np.where(some, lowest, 0) / 2 * up, known - least)
-    shares = np.where(there, np.where(known > 0, known, np.where(least < 0, below, 0)), 0)
+    room = np.where(np.isfinite(lowest), lowest / 2, -least)
+    low = (np.minimum(known, 0) - least) / np.where(least < 0, -least, 1)  # of those not positive
+    shares = np.where(there, np.where(known > 0, known, room * low), 0)
     total = shares.sum(axis=1, keepdims=True)
     even = (there / there.sum(axis=1, keepdims=True)).astype(np.float32)
     return np.where(total > 0, shares / np.where(total > 0, total, 1), even)

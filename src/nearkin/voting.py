@@ -82,7 +82,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     labels_ : (n,) int32 array
         Their labels, as places in `classes_`.
     scale_ : float
-        Their mean squared length.
+        Their mean squared length; 1 where a similarity makes no use of it.
     hub_bias_ : (n,) float32 array
         What `hub_share` takes off each row's score.
 
@@ -206,6 +206,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(labels, return_inverse=True)
         self.labels_ = codes.astype(np.int32)
         self.database_ = np.concatenate([self.database_, rows])
+        self._measure()
         self._cached_index = None
         n = len(codes)
         self._correct_hubs(
@@ -238,8 +239,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         self.preprocess_, self.database_ = prepared(self.preprocess, rows, rng, keep)
-        lengths = np.einsum("nd,nd->n", self.database_, self.database_)
-        self.scale_ = float(lengths.mean(dtype=np.float64))
+        self._measure()
         self.labels_ = labels.astype(np.int32)
         self._cached_index = None
         if self.n_neighbors > len(labels):
@@ -248,6 +248,13 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         return self.labels_
+
+    def _measure(self) -> None:
+        """Note how long rows are, which closeness alone asks for: it takes reading them all."""
+        self.scale_ = 1.0
+        if self.similarity is None:
+            lengths = np.einsum("nd,nd->n", self.database_, self.database_)
+            self.scale_ = float(lengths.mean(dtype=np.float64))
 
     def _find_lists(self, fitted: bool, keep: Checkpoint) -> NDArray[np.int32]:
         """One search serves the learner and the vote."""
