@@ -33,7 +33,7 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from nearkin.baselines import LinearSVM
+from nearkin.reproduction.baselines import LinearSVM
 from nearkin.tuning import tune
 
 SETS = ["digits", "usps", "letter", "mnist"]

@@ -9,9 +9,9 @@ import numpy as np
 
 import nearkin
 from nearkin import Preprocess
-from nearkin._files import replacing
-from nearkin.experiments.paper import layouts
 from nearkin.images import LLC, ImageFolder, OnnxEncoder
+from nearkin.io.atomic import replacing
+from nearkin.reproduction import layouts
 
 
 def images(data: Path, work: Path) -> ImageFolder:

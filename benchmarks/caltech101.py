@@ -21,11 +21,12 @@ from sklearn.svm import LinearSVC
 
 import caltech
 import machine
-from nearkin import SLDE, SLNE, Preprocess, votes
-from nearkin._holdout import held_out
-from nearkin._kernel import pair_scores
-from nearkin.evaluation import top_n_accuracy
+from nearkin import SLDE, SLNE, Preprocess
+from nearkin.learning.holdout import held_out
+from nearkin.metrics import top_n_accuracy
+from nearkin.native.pairs import pair_scores
 from nearkin.neighbors import nearest
+from nearkin.voting import votes
 
 PAPER = {"linear SVM": "73.46 / 84.59", "Retrieval": "63.49 / 77.87", "SL-NE": "75.28 / 85.29",
          "SL-DE": "75.14 / 85.30"}  # fmt: skip

@@ -25,10 +25,10 @@ from sklearn.preprocessing import StandardScaler
 import machine
 from accuracy import SEARCH_ROWS, Split, choose, random_splits, some
 from nearkin import SLNE, Preprocess, SoftVotingKNN
-from nearkin.baselines import LinearSVM
-from nearkin.experiments.best_of import BestOf
-from nearkin.experiments.comparison import Factory, Outcome, compare
-from nearkin.lift import FourierLift
+from nearkin.preprocessing.fourier import FourierLift
+from nearkin.reproduction.baselines import LinearSVM
+from nearkin.reproduction.best_of import BestOf
+from nearkin.reproduction.comparison import Factory, Outcome, compare
 
 BANDWIDTHS = {"standardised": (2.0, 4.0), "raw": (4.0, 8.0)}
 TEMPERATURES = (0.01, 0.03)

@@ -20,12 +20,12 @@ import numpy as np
 import caltech
 import machine
 from nearkin import SLDE, SLNE, Preprocess
-from nearkin._kernel import pair_scores
-from nearkin._members import Folder
-from nearkin.experiments.paper.methods import member_scores
+from nearkin.ensemble.members import Folder
+from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
-from nearkin.votes import Vote
+from nearkin.reproduction.methods import member_scores
+from nearkin.voting.votes import Vote
 
 K, EPOCHS, VOTE = 400, 10, Vote("power", 4.0)
 
@@ -149,7 +149,7 @@ MEMBER = """
 import sys
 from pathlib import Path
 from nearkin import SLNE
-from nearkin._members import Folder, learn_member
+from nearkin.ensemble.members import Folder, learn_member
 
 def anonymous():
     lines = open("/proc/self/status")

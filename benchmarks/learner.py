@@ -20,12 +20,12 @@ import numpy as np
 import machine
 from made_up import World
 from nearkin import SLNE
-from nearkin._blas import serial_blas
-from nearkin._learning import Learner
-from nearkin.experiments.paper.table2 import Size, made_up
-from nearkin.experiments.watching import Watch, give_back
+from nearkin.learning.trainer import Learner
+from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
+from nearkin.reproduction.table2 import Size, made_up
+from nearkin.reproduction.watching import Watch, give_back
 
 ORDERS: dict[str, dict[str, Any]] = {
     "random, float32": {"rounded": False},

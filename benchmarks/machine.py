@@ -8,8 +8,8 @@ import time
 import numpy as np
 from numba import njit
 
-from nearkin._blas import multiply_into, serial_blas
-from nearkin._kernel import pair_scores
+from nearkin.native.blas import multiply_into, serial_blas
+from nearkin.native.pairs import pair_scores
 
 
 def facts() -> str:
@@ -66,7 +66,7 @@ def copy_bandwidth(megabytes: int = 512) -> float:
 
 def gather_bandwidth(D: int, megabytes: int = 2_048, threads: int | None = None) -> float:
     """Bytes per second of inner products with rows in random order, as scoring does them."""
-    from nearkin._threads import limited, n_threads
+    from nearkin.native.threads import limited, n_threads
 
     rows = np.ones((max(1, (megabytes << 18) // D), D), np.float32)
     near = np.random.default_rng(0).integers(0, len(rows), (64, 500)).astype(np.int32)

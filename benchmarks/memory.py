@@ -1,4 +1,4 @@
-"""Memory of a fit on a memory map, stage by stage, against the formula of nearkin._memory.
+"""Memory of a fit on a memory map, stage by stage, against the stated bound.
 
     python benchmarks/memory.py --rows 100000 --dims 256 --k 50
 
@@ -13,10 +13,11 @@ import tempfile
 import numpy as np
 
 import machine
-from nearkin import SLNE, _memory
-from nearkin.experiments.watching import Watch
+from nearkin import SLNE
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
+from nearkin.reproduction.watching import Watch
+from nearkin.validation import memory
 
 
 def stage(name: str, path: str, k: int, index: str) -> int:
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--index", default="auto")
     given = parser.parse_args()
     print(machine.facts())
-    bound = _memory.fit_bytes(given.rows, given.dims, given.k, index=given.index)
+    bound = memory.fit_bytes(given.rows, given.dims, given.k, index=given.index)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/x.npy"
         out = np.lib.format.open_memmap(path, "w+", np.float32, (given.rows, given.dims))

@@ -57,7 +57,7 @@ def plain():
 
 
 def oasis():
-    from nearkin.baselines import OASIS
+    from nearkin.reproduction.baselines import OASIS
 
     return _voting(OASIS(random_state=0))
 
@@ -128,7 +128,7 @@ def _knn(*before):
 
 
 def _svm(solver):
-    from nearkin.baselines import LinearSVM
+    from nearkin.reproduction.baselines import LinearSVM
 
     return LinearSVM(solver=solver, random_state=0)
 

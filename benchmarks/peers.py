@@ -38,8 +38,8 @@ import machine
 import peer
 from accuracy import Split, some, splits
 from nearkin import Preprocess
-from nearkin._holdout import held_out
-from nearkin.experiments import watching
+from nearkin.app import watching
+from nearkin.learning.holdout import held_out
 
 DIMS, WHITENING = 100, 0.0
 SIZES = [1_000, 2_000, 5_000, 10_000, 60_000]

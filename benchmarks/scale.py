@@ -19,13 +19,13 @@ import numpy as np
 import machine
 from made_up import World
 from nearkin import SLDE, SLNE
-from nearkin._files import replacing
-from nearkin._kernel import pair_scores
-from nearkin._partition import cells_of
-from nearkin.experiments.watching import Watch, give_back
+from nearkin.io.atomic import replacing
+from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors import NeighborIndex, nearest, recall
-from nearkin.votes import Vote, choose
+from nearkin.neighbors.partition import cells_of
+from nearkin.reproduction.watching import Watch, give_back
+from nearkin.voting.votes import Vote, choose
 
 QUERIES, CHOOSE, VOTERS = 10_000, 2_000, 50
 HUB_LIMIT = 10.0

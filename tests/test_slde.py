@@ -15,12 +15,13 @@ from threadpoolctl import threadpool_info
 
 import nearkin
 import oracle
-from nearkin import SLDE, SLNE, SoftVotingKNN, _joint
-from nearkin._members import learn_member, mean_squared_length
-from nearkin._partition import cells_of
-from nearkin._threads import n_threads
-from nearkin.baselines import LMNN
+from nearkin import SLDE, SLNE, SoftVotingKNN
+from nearkin.ensemble import joint
+from nearkin.ensemble.members import learn_member, mean_squared_length
+from nearkin.native.threads import n_threads
 from nearkin.neighbors import nearest
+from nearkin.neighbors.partition import cells_of
+from nearkin.reproduction.baselines import LMNN
 from samples import blobs
 
 EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0}
@@ -313,7 +314,7 @@ def test_interrupt_keeps_whole_joint_updates(data, monkeypatch):
     X, y = data
     settings = {"n_members": 3, "random_state": 0}
     plain = SLDE(SLNE(**EASY), **settings).fit(X, y)
-    monkeypatch.setattr(_joint, "_epoch", interrupted_at(3, _joint._epoch))
+    monkeypatch.setattr(joint, "_epoch", interrupted_at(3, joint._epoch))
     with pytest.warns(UserWarning, match="2 joint updates are kept"):
         cut = SLDE(SLNE(**EASY), joint_epochs=5, **settings).fit(X, y)
     assert [entry["member"] for entry in cut.joint_history_] == [0, 1]
@@ -413,7 +414,7 @@ def test_local_order_follows_the_whole_space(data, monkeypatch):
     X, y = data
     asked = []
     monkeypatch.setattr("nearkin.slde.cells_of", lambda rows: asked.append(rows) or cells_of(rows))
-    monkeypatch.delattr("nearkin._learning.cells_of")
+    monkeypatch.delattr("nearkin.learning.trainer.cells_of")
     learner = SLNE(shuffle="local", **EASY)
     local = SLDE(learner, n_members=3, random_state=0).fit(X, y).matrix_
     assert [rows.shape for rows in asked] == [(240, 12)]

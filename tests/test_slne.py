@@ -11,11 +11,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
 import oracle
-from nearkin import SLNE, _learning
-from nearkin._threads import limited
+from nearkin import SLNE
+from nearkin.learning import trainer
+from nearkin.native.threads import limited
 from nearkin.neighborhoods import as_graph
 from nearkin.neighbors import nearest
-from nearkin.votes import Vote
+from nearkin.voting.votes import Vote
 from samples import blobs
 
 
@@ -228,13 +229,13 @@ def test_an_interrupt_within_an_epoch_keeps_what_was_promised(monkeypatch, setti
     X, y = blobs(n=700, dims=12)
     seen = []
 
-    def interrupted(learner, *given, take=_learning.Learner.take):
+    def interrupted(learner, *given, take=trainer.Learner.take):
         seen.append(take(learner, *given))
         if len(seen) == 2:
             raise KeyboardInterrupt
         return seen[-1]
 
-    monkeypatch.setattr(_learning.Learner, "take", interrupted)
+    monkeypatch.setattr(trainer.Learner, "take", interrupted)
     with pytest.warns(UserWarning, match="interrupted in epoch 1"):
         model = SLNE(step_size=1.0, random_state=0, **setting).fit(X, y)
     eigenvalues = np.linalg.eigvals(model.matrix_)

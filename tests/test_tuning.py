@@ -7,7 +7,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import nearkin
 from nearkin import SLNE, SoftVotingKNN, tune
-from nearkin._learning import Learner
+from nearkin.learning.trainer import Learner
 from nearkin.tuning import _drawn
 
 X, y = load_wine(return_X_y=True)

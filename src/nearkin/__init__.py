@@ -7,44 +7,23 @@ Names and modules are loaded on first use, so that ``import nearkin`` costs mill
 """
 
 from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Checkpoint": "nearkin._checkpoint",
+    "Checkpoint": "nearkin.io.checkpoint",
     "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
-    "SoftVotingKNN": "nearkin.voting",
-    "Preprocess": "nearkin.preprocess",
-    "FourierLift": "nearkin.lift",
+    "SoftVotingKNN": "nearkin.classifier",
+    "Preprocess": "nearkin.preprocessing",
+    "FourierLift": "nearkin.preprocessing",
     "tune": "nearkin.tuning",
-    "load": "nearkin.persistence",
-    "save": "nearkin.persistence",
+    "load": "nearkin.io.models",
+    "save": "nearkin.io.models",
 }
-
-_MODULES = (
-    "baselines",
-    "cli",
-    "cluster",
-    "datasets",
-    "evaluation",
-    "experiments",
-    "images",
-    "lift",
-    "neighborhoods",
-    "neighbors",
-    "persistence",
-    "preprocess",
-    "projections",
-    "report",
-    "similarity",
-    "slde",
-    "slne",
-    "tuning",
-    "votes",
-    "voting",
-)
 
 __all__ = [
     "SLDE",
@@ -60,23 +39,22 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from nearkin._checkpoint import Checkpoint
-    from nearkin.lift import FourierLift
-    from nearkin.persistence import load, save
-    from nearkin.preprocess import Preprocess
+    from nearkin.classifier import SoftVotingKNN
+    from nearkin.io.checkpoint import Checkpoint
+    from nearkin.io.models import load, save
+    from nearkin.preprocessing import FourierLift, Preprocess
     from nearkin.slde import SLDE
     from nearkin.slne import SLNE
     from nearkin.tuning import tune
-    from nearkin.voting import SoftVotingKNN
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    if name in _MODULES:
+    if name[:1] != "_" and find_spec(f"nearkin.{name}"):
         return import_module(f"nearkin.{name}")
     raise AttributeError(f"module 'nearkin' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_MODULES])
+    return sorted([*__all__, *(module.name for module in iter_modules(__path__))])

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearkin._compiled import compiled
-from nearkin._threads import in_threads
-from nearkin._vectors import copy, read_only
+from nearkin.native.jit import compiled
+from nearkin.native.threads import in_threads
+from nearkin.native.vectors import copy, read_only
 
 # An (n, k) integer array, or a scipy CSR graph (whose types scipy does not publish).
 NeighborLists: TypeAlias = Any

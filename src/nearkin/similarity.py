@@ -8,8 +8,8 @@ from sklearn.utils import TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin import _kernel
-from nearkin._projection import along, components
+from nearkin.learning.constraints import along, components
+from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors import nearest
 
@@ -59,7 +59,7 @@ class BilinearSimilarity:
         self, X: ArrayLike, Z: NDArray[np.float32], indices: NDArray[np.int32]
     ) -> NDArray[np.float32]:
         """Similarity of each row of `X` with the rows of `Z` listed for it; −inf for ``-1``."""
-        return _kernel.pair_scores(self.transform_query(X), Z, indices)
+        return pairs.pair_scores(self.transform_query(X), Z, indices)
 
     @property
     def components_(self) -> NDArray[np.float32]:
@@ -103,5 +103,5 @@ class NeighborhoodSimilarity(BilinearSimilarity):
         if neighbors is None:
             neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[0]  # type: ignore[attr-defined]
         graph = neighborhoods(neighbors, labels).arrays
-        scores = _kernel.edge_scores(rows, graph, self.matrix_)
-        return _kernel.objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]
+        scores = pairs.edge_scores(rows, graph, self.matrix_)
+        return pairs.objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]

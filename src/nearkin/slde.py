@@ -18,28 +18,28 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from nearkin import _memory
-from nearkin._blas import multiply_into, serial_blas
-from nearkin._choice import check_index
-from nearkin._holdout import hold_out
-from nearkin._joint import Member, refine
-from nearkin._learning import TINY
-from nearkin._members import (
+from nearkin.ensemble.joint import Member, refine
+from nearkin.ensemble.members import (
     Folder,
     learn_member,
     mean_squared_length,
     project,
     read_member,
 )
-from nearkin._origin import Digest
-from nearkin._partition import cells_of
-from nearkin._pca import row_blocks
-from nearkin._validation import check_choice, check_label_count, check_number, classes_of
+from nearkin.ensemble.projections import Fixed, Projection, check_sizes, make_projections
+from nearkin.io.fingerprint import Digest
+from nearkin.learning.holdout import hold_out
+from nearkin.learning.trainer import TINY
+from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
-from nearkin.neighbors import nearest, no_more_than_rows
-from nearkin.projections import Fixed, Projection, check_sizes, make_projections
+from nearkin.neighbors.backends import check_index
+from nearkin.neighbors.partition import cells_of
+from nearkin.neighbors.search import nearest, no_more_than_rows
+from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE, scale_of
+from nearkin.validation import memory
+from nearkin.validation.arrays import check_choice, check_label_count, check_number, classes_of
 
 Array = NDArray[np.float32]
 
@@ -180,7 +180,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         space, serves every member.
         """
         self._check_parameters()
-        _memory.check_conversion(X)
+        memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
         self._check_memory(rows, neighbors)
@@ -234,22 +234,22 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         members = len(self.projection) if given else self.n_members
         width = max(map(len, self.projection)) if given else self.n_components  # type: ignore[arg-type]
         width = width or max(1, D // members)
-        k = min(self.n_neighbors, n - 1) if neighbors is None else _memory.listed(neighbors, n)
+        k = min(self.n_neighbors, n - 1) if neighbors is None else memory.listed(neighbors, n)
         jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
         learner = self._prototype
         rounded = isinstance(learner, SLNE) and learner._compares_bytes(n, width)
-        stages = _memory.ensemble_bytes(
+        stages = memory.ensemble_bytes(
             n, D, k, width=width, members=members, jobs=jobs, joint=self.joint_epochs > 0,
             local=self._local, rounded=rounded,
             index=self.index, ready_lists=neighbors is not None,
         )  # fmt: skip
         if self.own_neighbors:  # every worker searches in its own columns
-            own = max(_memory.fit_bytes(n, width, k, index=self.index).values())
+            own = max(memory.fit_bytes(n, width, k, index=self.index).values())
             stages = {"members": stages["members"] + jobs * own}
         advice = (
             f"lower n_neighbors={k}, n_components={width}, n_members={members} or n_jobs={jobs}"
         )
-        _memory.check(f"an ensemble on {n} rows of {D} columns", stages, advice)
+        memory.check(f"an ensemble on {n} rows of {D} columns", stages, advice)
 
     def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
         check_label_count(X, y)

@@ -14,21 +14,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from nearkin import _memory
-from nearkin._blas import serial_blas
-from nearkin._checkpoint import Checkpoint, as_checkpoint
-from nearkin._choice import check_index
-from nearkin._course import Course, Journal
-from nearkin._growth import Seen
-from nearkin._holdout import Judge, hold_out
-from nearkin._learning import TINY, Learner, Settings, compares_bytes
-from nearkin._origin import Digest
-from nearkin._projection import Projection
-from nearkin._rules import RULES
-from nearkin._validation import check_choice, check_label_count, check_number, classes_of
+from nearkin.io.checkpoint import Checkpoint, as_checkpoint
+from nearkin.io.fingerprint import Digest
+from nearkin.learning.constraints import Projection
+from nearkin.learning.holdout import Judge, hold_out
+from nearkin.learning.incremental import Seen
+from nearkin.learning.sampling import RULES
+from nearkin.learning.state import Course, Journal
+from nearkin.learning.trainer import TINY, Learner, Settings, compares_bytes
+from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
-from nearkin.neighbors import nearest, no_more_than_rows
+from nearkin.neighbors.backends import check_index
+from nearkin.neighbors.search import nearest, no_more_than_rows
 from nearkin.similarity import NeighborhoodSimilarity
+from nearkin.validation import memory
+from nearkin.validation.arrays import check_choice, check_label_count, check_number, classes_of
 
 RUNAWAY_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
 
@@ -200,7 +200,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             remove.
         """
         self._check_parameters()
-        _memory.check_conversion(X)
+        memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
         self._check_memory(rows, neighbors)
@@ -289,13 +289,13 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 "copies; fit on all rows, old and new, with warm_start=True to go on"
             )
         n, D = len(seen.rows) + len(rows), rows.shape[1]
-        k = self.n_neighbors if n == len(rows) else _memory.listed(seen.neighbors, len(seen.rows))
-        stages = _memory.fit_bytes(
+        k = self.n_neighbors if n == len(rows) else memory.listed(seen.neighbors, len(seen.rows))
+        stages = memory.fit_bytes(
             n, D, max(k, self.n_neighbors), index="exact", rounded=self._compares_bytes(n, D)
         )
         stages = {name: size + 4 * n * D for name, size in stages.items()}
         advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
-        _memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
+        memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
         return seen.grown(rows, labels, self.n_neighbors, self.index)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -358,8 +358,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def _check_memory(self, rows: NDArray[np.float32], neighbors: NeighborLists | None) -> None:
         n, D = rows.shape
-        k = min(self.n_neighbors, n - 1) if neighbors is None else _memory.listed(neighbors, n)
-        stages = _memory.fit_bytes(
+        k = min(self.n_neighbors, n - 1) if neighbors is None else memory.listed(neighbors, n)
+        stages = memory.fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
             batch_size=int(self.batch_size), early_stopping=self.early_stopping,
             spectral=self.psd or self.rank is not None, rounded=self._compares_bytes(n, D),
@@ -373,7 +373,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             advice += (
                 ", find neighbours with nearkin.neighbors.nearest(out=…), which keeps them on disk"
             )
-        _memory.check(
+        memory.check(
             f"a fit on {n} rows of {D} columns", stages, f"{advice}, or learn an ensemble (SLDE)"
         )
 

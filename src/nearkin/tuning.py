@@ -20,18 +20,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
-from nearkin import votes
-from nearkin._holdout import MOST_ROWS, held_out
-from nearkin._hubs import surroundings
-from nearkin._kernel import pair_scores
-from nearkin._progress import track
-from nearkin._validation import check_number, classes_of
-from nearkin.lift import FourierLift
+from nearkin.classifier import SoftVotingKNN
+from nearkin.io.progress import track
+from nearkin.learning.holdout import MOST_ROWS, held_out
+from nearkin.native.pairs import pair_scores
 from nearkin.neighbors import NeighborIndex
-from nearkin.preprocess import Preprocess
+from nearkin.preprocessing import Preprocess
+from nearkin.preprocessing.fourier import FourierLift
 from nearkin.slne import SLNE
-from nearkin.votes import Vote
-from nearkin.voting import SoftVotingKNN
+from nearkin.validation.arrays import check_number, classes_of
+from nearkin.voting import votes
+from nearkin.voting.csls import surroundings
+from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]

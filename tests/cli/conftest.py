@@ -1,82 +1,10 @@
-"""Files for the commands to work on, and ways to call them."""
-
-import atexit
-import json
-import os
-import subprocess
-import sys
-import tempfile
-from functools import cache
-from pathlib import Path
+"""Files for the commands to work on."""
 
 import numpy as np
 import pytest
-from PIL import Image
 from sklearn.datasets import load_digits
 
-NEARKIN = Path(sys.executable).parent / "nearkin"
-# One thread each: the samples are small, and tests share the cores.
-QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-NAMES = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-
-
-def script(*arguments, **options):
-    """Run the installed command, from a cold start."""
-    return subprocess.run(
-        [NEARKIN, *map(str, arguments)], capture_output=True, text=True, env=QUIET, **options
-    )
-
-
-@cache
-def _server():
-    server = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("server.py")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=QUIET,
-    )  # fmt: skip
-    atexit.register(server.communicate)
-    return server
-
-
-def nearkin(*arguments, **how):
-    """Run the command in a process of its own that has its imports behind it.
-
-    `how` may have ``cwd``, ``place`` (signal, module, function, call: gets the signal there) and
-    ``limit`` (bytes a file may have).
-    """
-    server = _server()
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
-        told = {"arguments": list(map(str, arguments)), "out": str(out), "err": str(err), **how}
-        server.stdin.write(json.dumps(told, default=str) + "\n")
-        server.stdin.flush()
-        code = int(server.stdout.readline())
-        return subprocess.CompletedProcess(arguments, code, out.read_text(), err.read_text())
-
-
-def answer(*arguments, **options):
-    """What the command answers with --json."""
-    result = nearkin(*arguments, "--json", **options)
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == "" or "note:" in result.stderr
-    return json.loads(result.stdout)
-
-
-def leftovers(folder):
-    """Files that a command wrote aside and left."""
-    return [str(path) for path in Path(folder).rglob("*") if "part" in path.name]
-
-
-def draw(folder, images=16, seed=0):
-    """Pictures of stripes that lie, stand and lean."""
-    rng = np.random.default_rng(seed)
-    y, x = np.mgrid[:64, :64]
-    for name, across in (("lying", y), ("standing", x), ("leaning", (x + y) / 1.4)):
-        (folder / name).mkdir(parents=True)
-        for i in range(images):
-            wave = 127 + 90 * np.sin(across / rng.uniform(2, 4) + rng.random() * 6)
-            pixels = (wave + rng.normal(size=(64, 64)) * 12).clip(0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / name / f"{i:02}.png")
-    return folder
+from commands import NAMES, answer, draw, nearkin
 
 
 @pytest.fixture(scope="session")

@@ -15,13 +15,10 @@ import pandas as pd
 import pytest
 
 import nearkin as package
-from cli.conftest import NEARKIN, QUIET, answer, nearkin, script
-from nearkin.experiments import digits
-from nearkin.experiments.planning import readable
-from nearkin.experiments.settings import Settings
-
-COMMANDS = ["features", "neighbors", "train", "evaluate", "classify", "search", "info", "plan",
-            "run", "demo"]  # fmt: skip
+from commands import COMMANDS, NEARKIN, QUIET, answer, nearkin, script
+from nearkin.app import demo
+from nearkin.app.planning import readable
+from nearkin.app.settings import Settings
 
 
 def test_help_version_and_completion():
@@ -142,19 +139,19 @@ def test_demo(tmp_path):
 
 def test_the_demo_says_what_its_digits_show():
     after = {"hardest": [90.0, 95.0], "uniform": [90.0, 96.5]}
-    assert "after 1 epochs, it is behind: 95.00 % against 96.50 %" in digits._caption(after)
+    assert "after 1 epochs, it is behind: 95.00 % against 96.50 %" in demo._caption(after)
     after["hardest"][-1] = 97.0
-    assert "it is ahead: 97.00 % against 96.50 %" in digits._caption(after)
+    assert "it is ahead: 97.00 % against 96.50 %" in demo._caption(after)
 
 
 def test_the_demo_compiles_before_the_clock_starts(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(digits, "_methods", lambda: [("one", None)])
-    monkeypatch.setattr(digits, "_compile", lambda split: calls.append("compile"))
+    monkeypatch.setattr(demo, "_methods", lambda: [("one", None)])
+    monkeypatch.setattr(demo, "_compile", lambda split: calls.append("compile"))
     row = {"method": "one", "accuracy": 1.0, "spread": 0.0, "seconds": 0.0}
-    monkeypatch.setattr(digits, "_measure", lambda *_: calls.append("measure") or row)
-    monkeypatch.setattr(digits, "_write_report", lambda *_: None)
-    digits.run(tmp_path, lambda _: None)
+    monkeypatch.setattr(demo, "_measure", lambda *_: calls.append("measure") or row)
+    monkeypatch.setattr(demo, "_write_report", lambda *_: None)
+    demo.run(tmp_path, lambda _: None)
     assert calls == ["compile", "measure"]
 
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from cli.conftest import NEARKIN, QUIET, leftovers, nearkin
+from commands import COMMANDS, NEARKIN, QUIET, leftovers, nearkin
 
 OUT = ["--out", "made.safetensors"]
 
@@ -213,8 +213,6 @@ def test_bad_input_is_one_clear_line(spoiled, arguments, message):
 
 
 def test_every_command_is_given_bad_input():
-    from cli.test_commands import COMMANDS
-
     assert {arguments[0] for arguments, _ in CASES} >= set(COMMANDS) - {"demo"}
 
 

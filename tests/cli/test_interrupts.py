@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from cli.conftest import answer, leftovers, nearkin
+from commands import answer, leftovers, nearkin
 from nearkin import load
 from nearkin.cli.interrupts import GOES_ON
 
@@ -29,7 +29,7 @@ def test_a_training_keeps_what_was_learned(files, tmp_path):
 
 def test_a_training_interrupted_before_it_learned(files, tmp_path):
     out = tmp_path / "m.safetensors"
-    at = ["nearkin.preprocess", "Preprocess.fit", 1]
+    at = ["nearkin.preprocessing.preprocess", "Preprocess.fit", 1]
     said = interrupted("train", files / "digits.npz", "--out", out, at=at)
     assert said == f"interrupted; {CHECKPOINT}\n"
     assert not out.exists()
@@ -68,7 +68,7 @@ def test_features_go_on(pictures, tmp_path):
 
 
 def test_neighbors_go_on_in_a_folder(files, tmp_path):
-    at = ["nearkin._exact", "by_products", 1]
+    at = ["nearkin.neighbors.exact", "by_products", 1]
     said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near", at=at)
     assert said == f"interrupted; {GOES_ON}\n"
     said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near.npz", at=at)
@@ -84,7 +84,7 @@ def test_neighbors_go_on_in_a_folder(files, tmp_path):
         (["plan", "1000", "10", "5"], ["nearkin.slne", "SLNE._epoch", 1]),
         (["evaluate", "model.safetensors", "test.npz", "--baselines", "sl-ne"], EPOCH),
         (["classify", "model.safetensors", "q.npy"],
-         ["nearkin.voting", "SoftVotingKNN.predict_proba", 1]),
+         ["nearkin.classifier", "SoftVotingKNN.predict_proba", 1]),
     ],
 )  # fmt: skip
 def test_other_commands_just_end(files, tmp_path, arguments, at):

@@ -10,9 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from cli.conftest import NEARKIN, QUIET, answer, draw, leftovers, nearkin
-from nearkin import _safetensors, load
+from commands import NEARKIN, QUIET, answer, draw, leftovers, nearkin
+from nearkin import load
 from nearkin.cli.interrupts import GOES_ON
+from nearkin.io import safetensors
 
 STAGES = ["split.npz", "preprocess.safetensors", "neighbors.npz", "model.safetensors",
           "evaluation.json", "baselines.json", "report.html"]  # fmt: skip
@@ -24,7 +25,7 @@ def same(one, two):
     for name in ("features.npy", "split.npz", "neighbors.npz", "evaluation.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     for name in ("encoder.safetensors", "preprocess.safetensors", "model.safetensors"):
-        (a, _), (b, _) = (_safetensors.read(folder / name) for folder in (one, two))
+        (a, _), (b, _) = (safetensors.read(folder / name) for folder in (one, two))
         assert a.keys() == b.keys()
         for key in a:
             np.testing.assert_array_equal(a[key], b[key], err_msg=f"{name} {key}")
@@ -91,12 +92,12 @@ def test_killed_anywhere_a_run_ends_the_same(tmp_path):
         ("nearkin.images.codebook", "Codebook.fit", 1),
         ("nearkin.images.store", "FeatureFile.record", 2),  # one chunk of three is noted
         ("nearkin.images.store", "FeatureFile.finish", 1),
-        ("nearkin.experiments.pipeline", "_split", 1),  # between two stages
-        ("nearkin.neighbors", "near_rows", 1),
+        ("nearkin.app.pipeline", "_split", 1),  # between two stages
+        ("nearkin.neighbors.search", "near_rows", 1),
         ("nearkin.slne", "SLNE._epoch", 3),
-        ("nearkin._safetensors", "_write_array", 2),  # a model is half-written
-        ("nearkin.experiments.assessment", "assess", 1),
-        ("nearkin.report", "write_page", 1),
+        ("nearkin.io.safetensors", "_write_array", 2),  # a model is half-written
+        ("nearkin.app.assessment", "assess", 1),
+        ("nearkin.app.report", "write_page", 1),
     ]
     cut = tmp_path / "cut"
     for place in places:
@@ -147,7 +148,7 @@ def test_a_polite_kill_leaves_nothing_behind(files, tmp_path):
     target.write_text("the old one")
     ended = nearkin(
         "train", files / "digits.npz", "--epochs", 2, "--out", target,
-        place=[signal.SIGTERM, "nearkin._safetensors", "_write_array", 2],
+        place=[signal.SIGTERM, "nearkin.io.safetensors", "_write_array", 2],
     )  # fmt: skip
     assert ended.returncode == 143
     assert target.read_text() == "the old one"
@@ -174,7 +175,7 @@ def test_two_processes_in_one_folder(files, tmp_path):
 
 @pytest.mark.parametrize("spoiled", ["", "{", "[]", '{"split.npz": 3}'])
 def test_a_spoiled_record_is_no_obstacle(tmp_path, spoiled):
-    from nearkin.experiments.stages import RECORD, Stages
+    from nearkin.app.stages import RECORD, Stages
 
     (tmp_path / RECORD).write_text(spoiled)
     stages = Stages(tmp_path)

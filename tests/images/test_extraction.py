@@ -137,7 +137,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from images.test_extraction import Toy, run
+from test_extraction import Toy, run
 folder, n_jobs = Path(sys.argv[2]), int(sys.argv[3])
 paths = sorted(str(path) for path in folder.glob("*.bin"))
 run(Toy(folder / "log", delay=0.15), paths, folder / "f.npy", n_jobs=n_jobs)
@@ -147,7 +147,7 @@ run(Toy(folder / "log", delay=0.15), paths, folder / "f.npy", n_jobs=n_jobs)
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_killed_and_resumed(tmp_path, n_jobs):
     paths = files(tmp_path, range(1, 41))
-    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parents[1])]
+    command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent)]
     process = subprocess.Popen(
         [*command, str(tmp_path), str(n_jobs)], start_new_session=True, stderr=subprocess.DEVNULL
     )

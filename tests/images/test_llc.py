@@ -13,8 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 import nearkin
 from nearkin.images import LLC, DenseSIFT, ImageFolder, UnreadableImages
 from nearkin.images.reading import read_grey
-
-from .conftest import encoded, textured
+from pictures import encoded, textured
 
 SMALL = {"n_words": 24, "pyramid": (1, 2)}
 

@@ -10,8 +10,7 @@ from sklearn.base import clone
 
 from nearkin.images import ImageFolder, OnnxEncoder, UnreadableImages
 from nearkin.images.reading import read_window
-
-from .conftest import encoded, textured
+from pictures import encoded, textured
 
 MATRIX = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
 

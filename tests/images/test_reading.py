@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from nearkin.images.reading import ImageError, read_grey, read_window
-
-from .conftest import encoded, textured
+from pictures import encoded, textured
 
 RAMP = np.add.outer(np.arange(0, 120, 3), np.arange(0, 120, 2)).astype(np.uint8)  # 40×60
 COLOUR = np.stack([RAMP, RAMP[::-1], np.full_like(RAMP, 90)], axis=-1)

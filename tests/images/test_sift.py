@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from nearkin.images import DenseSIFT, ImageError
-
-from .conftest import textured
+from pictures import textured
 
 
 def plain_descriptor(image, top, left, size):

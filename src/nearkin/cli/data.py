@@ -56,7 +56,7 @@ def features(
     Example: nearkin features birds/ --onnx net.onnx --output features --out birds.npy
     """
     import nearkin
-    from nearkin.experiments.encoding import encode
+    from nearkin.app.encoding import encode
     from nearkin.images import ImageFolder
 
     places(out)
@@ -109,7 +109,7 @@ def _leave_out(out: Path, rows: Any, kept: Any) -> Any:
     """Write the file again without the rows of zeros."""
     import numpy as np
 
-    from nearkin._files import replacing
+    from nearkin.io.atomic import replacing
 
     if not kept.any():
         raise ValueError(f"none of the {len(kept)} images could be used; no features are left")
@@ -145,7 +145,7 @@ def numbers(text: str, name: str, kind: Any) -> tuple[Any, ...]:
 
 
 def _write_lines(path: Path, lines: Iterable[object]) -> Path:
-    from nearkin._files import replacing
+    from nearkin.io.atomic import replacing
 
     with replacing(path) as aside:
         aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -177,7 +177,7 @@ def neighbors(
 
     from nearkin import datasets
     from nearkin import neighbors as search
-    from nearkin._files import replacing
+    from nearkin.io.atomic import replacing
 
     if out.suffix == ".npz":
         places(out)

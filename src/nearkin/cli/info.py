@@ -71,7 +71,7 @@ def _lists(indices: Any) -> dict[str, Any]:
 
 
 def _run(folder: Path) -> dict[str, Any]:
-    from nearkin.experiments.stages import RECORD, SOURCE
+    from nearkin.app.stages import RECORD, SOURCE
 
     if (folder / "indices.npy").exists():
         from nearkin import datasets

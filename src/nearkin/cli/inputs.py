@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nearkin.experiments.pipeline import Finished
+    from nearkin.app.pipeline import Finished
 
 BLOCK = 256  # images encoded before their rows are used
 
 
 def places(*paths: Path | None) -> None:
     """Refuse at once what could not be written at the end."""
-    from nearkin._files import check_place
+    from nearkin.io.atomic import check_place
 
     for path in paths:
         if path is not None:
@@ -45,7 +45,7 @@ def beside(rows: Path) -> Path | None:
 def opened(model: Path, encoder: Path | None = None) -> "Finished":
     """The classifier in a file or a run folder, and the encoder for images."""
     import nearkin
-    from nearkin.experiments import pipeline
+    from nearkin.app import pipeline
 
     found = pipeline.opened(model) if model.is_dir() else pipeline.Finished(nearkin.load(model))
     if not hasattr(found.model, "predict_top"):
@@ -97,7 +97,7 @@ def needed(found: "Finished", path: Path) -> Any:
 def _encoded(
     names: list[str], encoder: Any, jobs: int, skip: bool, lost: set[str]
 ) -> Iterator[Any]:
-    from nearkin.experiments.encoding import encode
+    from nearkin.app.encoding import encode
 
     for start in range(0, len(names), BLOCK):
         part = names[start : start + BLOCK]

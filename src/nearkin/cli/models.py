@@ -25,7 +25,7 @@ from nearkin.cli.options import (
 from nearkin.cli.output import Json, emit, epoch_bar, loud, plain_warnings
 
 if TYPE_CHECKING:
-    from nearkin.experiments.settings import Settings
+    from nearkin.app.settings import Settings
 
 Baselines = Annotated[
     str, typer.Option(help="retrieval, svm, lmnn, sl-ne, sl-de between commas; quick, all, none.")
@@ -113,7 +113,7 @@ def _after_interrupt(settings: "Settings", checkpoint: Path | None, cache: Path 
 
 
 def _connected(address: str) -> Any:
-    from nearkin.cluster import connected
+    from nearkin.app.cluster import connected
 
     return connected(address)
 
@@ -151,8 +151,8 @@ def evaluate(
 
     Example: nearkin evaluate runs/birds more-birds/ --baselines quick --report report.html
     """
-    from nearkin.experiments import assessment, page
-    from nearkin.experiments import plots as drawings
+    from nearkin.app import assessment, page
+    from nearkin.app import plots as drawings
 
     others = chosen_baselines(baselines)
     places(report)
@@ -177,7 +177,7 @@ def evaluate(
 
 def chosen_baselines(text: str) -> tuple[str, ...]:
     """The baselines that a person named."""
-    from nearkin.experiments.assessment import BASELINES, QUICK, check_baselines
+    from nearkin.app.assessment import BASELINES, QUICK, check_baselines
 
     groups = {"none": (), "quick": QUICK, "all": tuple(BASELINES)}
     names = groups.get(text, tuple(part.strip() for part in text.lower().split(",")))
@@ -201,7 +201,7 @@ def _test_rows(
 ) -> tuple[Any, Any, list[str] | None]:
     if not rows.is_dir():
         return *labelled(rows, labels, column), None
-    from nearkin.experiments.encoding import encode
+    from nearkin.app.encoding import encode
     from nearkin.images import ImageFolder
 
     folder, encoder = ImageFolder(rows), needed(found, rows)
@@ -268,7 +268,7 @@ def _deliver(
     if out is None:
         sys.stdout.write(text.getvalue())
         return
-    from nearkin._files import replacing
+    from nearkin.io.atomic import replacing
 
     with replacing(out) as aside:
         aside.write_text(text.getvalue(), encoding="utf-8")
@@ -349,8 +349,8 @@ def _page(path: Path, result: list[dict[str, Any]], stored: list[str] | None) ->
         raise ValueError(
             "--report shows pictures; ask with images, and give a run folder or --names"
         )
-    from nearkin import report
-    from nearkin.experiments.strips import Shown, strip_html
+    from nearkin.app import report
+    from nearkin.app.strips import Shown, strip_html
 
     strips = [
         strip_html(

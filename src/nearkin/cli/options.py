@@ -28,7 +28,7 @@ Jobs = Annotated[int, typer.Option(help="Processes; -1 is one for each core.")]
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for each field of `Settings`, and itself `settings` and `given`."""
     # The command line must start at once; `Settings` alone costs nothing.
-    from nearkin.experiments.settings import Settings
+    from nearkin.app.settings import Settings
 
     own = inspect.signature(command)
     shared = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from nearkin.experiments.settings import Settings
+    from nearkin.app.settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 

@@ -13,7 +13,7 @@ from nearkin.cli.options import Column, Jobs, Labels, Skip, with_settings
 from nearkin.cli.output import Json, emit, epoch_bar, loud, plain_warnings, say
 
 if TYPE_CHECKING:
-    from nearkin.experiments.settings import Settings
+    from nearkin.app.settings import Settings
 
 
 def plan(
@@ -28,7 +28,7 @@ def plan(
 
     Example: nearkin plan 1200000 1000 500
     """
-    from nearkin.experiments import planning
+    from nearkin.app import planning
 
     found = planning.estimate(rows, dims, k, members, epochs)
     emit(found if as_json else planning.readable(found), as_json)
@@ -63,8 +63,8 @@ def run(
 
     Example: nearkin run birds/ --onnx net.onnx --output features --out runs/birds-net
     """
+    from nearkin.app import pipeline
     from nearkin.cli.inputs import beside
-    from nearkin.experiments import pipeline
 
     settings.check_given(given)
     encoder = None
@@ -93,6 +93,6 @@ def demo(
 
     Example: nearkin demo --out demo
     """
-    from nearkin.experiments import digits
+    from nearkin.app import demo
 
-    digits.run(out, typer.echo)
+    demo.run(out, typer.echo)

@@ -25,16 +25,16 @@ def reproduce(
 
     Example: nearkin reproduce all --data DIR --out runs/paper
     """
-    from nearkin._validation import check_choice, check_number
-    from nearkin.experiments.paper import ITEMS
+    from nearkin.reproduction import ITEMS
+    from nearkin.validation.arrays import check_choice, check_number
 
     check_choice("item", item, ("all", *ITEMS))
     for name, value in (("splits", splits), ("jobs", jobs)):
         check_number(name, value, 1)
     if not data.is_dir():
         raise FileNotFoundError(f"--data {data} is not a folder; give the one that holds the data")
-    from nearkin.experiments.paper.common import Setup
-    from nearkin.experiments.paper.reproduction import reproduce as run
+    from nearkin.reproduction.common import Setup
+    from nearkin.reproduction.reproduction import reproduce as run
 
     setup = Setup(data, out, quick, splits, again, jobs, typer.echo)
     with plain_warnings(), interruptible(GOES_ON):

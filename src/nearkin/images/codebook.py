@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin._validation import check_number
 from nearkin.images.coding import codes, nearest_words
+from nearkin.validation.arrays import check_number
 
 ITERATIONS = 25
 

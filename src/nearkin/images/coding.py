@@ -8,7 +8,7 @@ are ``c ∝ C⁻¹ 1``; C is regularised with ``beta · trace(C)`` on its diagon
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin._compiled import compiled
+from nearkin.native.jit import compiled
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int32]

@@ -12,9 +12,9 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from nearkin._progress import track
 from nearkin.images.reading import Source
 from nearkin.images.store import Failures, FeatureArray, FeatureFile, Settings, write_rows
+from nearkin.io.progress import track
 
 Failed: TypeAlias = list[tuple[str, str]]  # path, reason
 Chunk: TypeAlias = tuple[int, int, Failures, NDArray[Any] | None]

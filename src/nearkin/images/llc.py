@@ -12,14 +12,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from nearkin._progress import track
-from nearkin._validation import check_number
 from nearkin.images.codebook import Codebook, check_coding
 from nearkin.images.coding import codes, max_pool, nearest_words, pyramid_cells
 from nearkin.images.extraction import Failed, UnreadableImages, extract, name_of
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import ImageError, Source, read_grey
 from nearkin.images.sift import DenseSIFT, Patches
+from nearkin.io.progress import track
+from nearkin.validation.arrays import check_number
 
 Floats = NDArray[np.float32]
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from nearkin._validation import check_number
 from nearkin.images.extraction import Failed, extract
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import ImageError, Source, read_window
+from nearkin.validation.arrays import check_number
 
 Floats = NDArray[np.float32]
 

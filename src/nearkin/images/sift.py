@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from nearkin._compiled import compiled
-from nearkin._validation import check_number
 from nearkin.images.reading import ImageError
+from nearkin.native.jit import compiled
+from nearkin.validation.arrays import check_number
 
 Floats = NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from nearkin._files import replacing
+from nearkin.io.atomic import replacing
 
 Settings: TypeAlias = dict[str, Any]
 Failures: TypeAlias = dict[int, str]  # row → reason

@@ -1,0 +1,79 @@
+"""The paper's Figure 3: a query, its plain neighbours and its learned neighbours, as pictures."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearkin.app import report
+from nearkin.images.reading import ImageError, Source, read_window
+
+SIDE = 96  # pixels of a picture in the page
+
+
+class Shown(NamedTuple):
+    """An image file (or its bytes) and its label."""
+
+    image: Source
+    label: str
+
+
+def strip_html(
+    query: Shown, plain: Sequence[Shown], learned: Sequence[Shown], *, judge: bool = True
+) -> str:
+    """The query beside two rows of pictures, right and wrong ones marked, all inside the page.
+
+    The styles come with `nearkin.app.report.write_page`. An image that can no longer be read is a
+    grey square. ``judge=False`` marks nothing, for a query whose label is not known.
+
+    Examples
+    --------
+    >>> import io
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (60, 40), "red").save(file, "PNG")
+    >>> cat, dog = Shown(file.getvalue(), "cat"), Shown(file.getvalue(), "dog")
+    >>> page = strip_html(cat, plain=[dog, cat], learned=[cat, cat])
+    >>> page.count('class="right"'), page.count('class="wrong"'), page.count("data:image/jpeg")
+    (3, 1, 5)
+    """
+    strips = "".join(
+        report.strip(
+            name,
+            [_pixels(hit.image) for hit in hits],
+            [hit.label == query.label if judge else None for hit in hits],
+            [hit.label for hit in hits],
+        )
+        for name, hits in (("plain", plain), ("learned", learned))
+    )
+    return report.query(_pixels(query.image), query.label, strips)
+
+
+def _pixels(source: Source) -> NDArray[np.uint8]:
+    try:
+        return read_window(source, (SIDE, SIDE))
+    except ImageError:
+        return np.full((SIDE, SIDE, 3), 200, np.uint8)
+
+
+def most_changed(plain_right: ArrayLike, learned_right: ArrayLike, n: int) -> NDArray[np.int64]:
+    """The `n` queries that learning helped most; with a negative `n`, those it harmed most.
+
+    Queries whose two lists are equally good are never among them.
+
+    Parameters
+    ----------
+    plain_right, learned_right : (m, k) bool arrays
+        Whether each neighbour has the query's label.
+
+    Examples
+    --------
+    >>> plain, learned = [[True, False], [False, False], [True, True]], [[True, True]] * 3
+    >>> most_changed(plain, learned, 5).tolist(), most_changed(plain, learned, -5).tolist()
+    ([1, 0], [])
+    """
+    gain = np.asarray(learned_right, int).sum(axis=1) - np.asarray(plain_right, int).sum(axis=1)
+    gain = gain if n >= 0 else -gain
+    order = np.argsort(-gain, kind="stable")[: abs(n)]
+    return order[gain[order] > 0]

@@ -1,0 +1,1 @@
+"""SL-DE (Section 3): projections, members and their joint refinement."""

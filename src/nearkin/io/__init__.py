@@ -1,0 +1,1 @@
+"""Files: atomic writes, safetensors, fingerprints, checkpoints, saved models."""

@@ -1,0 +1,192 @@
+"""One file a model: safetensors with JSON metadata, versioned, memory-mapped, never pickle."""
+
+import json
+import os
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from nearkin.io import safetensors
+from nearkin.io.safetensors import FileFormatError
+
+FORMAT = 1
+
+_PLAIN = bool | int | float | str | None
+# What reading a header that is not as `save` wrote it can end in.
+_DAMAGE = (
+    AttributeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+# Only these classes are ever made from a file.
+CLASSES = {
+    "SLDE": "nearkin.slde",
+    "SLNE": "nearkin.slne",
+    "SoftVotingKNN": "nearkin.classifier",
+    "Preprocess": "nearkin.preprocessing.preprocess",
+    "FourierLift": "nearkin.preprocessing.fourier",
+    "LMNN": "nearkin.reproduction.baselines.lmnn",
+    "LinearSVM": "nearkin.reproduction.baselines.linear_svm",
+    "NCA": "nearkin.reproduction.baselines.nca",
+    "NCM": "nearkin.reproduction.baselines.ncm",
+    "OASIS": "nearkin.reproduction.baselines.oasis",
+    "KNNMetric": "nearkin.reproduction.baselines.knn_metric",
+    "LLC": "nearkin.images.llc",
+    "Codebook": "nearkin.images.codebook",
+    "DenseSIFT": "nearkin.images.sift",
+    "OnnxEncoder": "nearkin.images.onnx",
+    "Vote": "nearkin.voting.votes",
+    "Fixed": "nearkin.ensemble.projections",
+    "Random": "nearkin.ensemble.projections",
+}
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model to one file.
+
+    The file appears whole or not at all. Callbacks and random generators are not kept. Labels are,
+    if they are numbers, text or numpy dates.
+
+    Examples
+    --------
+    >>> import tempfile, nearkin
+    >>> X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    >>> model = nearkin.SoftVotingKNN(nearkin.SLNE(n_neighbors=5), random_state=0).fit(X, y)
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> nearkin.save(model, path)
+    >>> bool((nearkin.load(path).predict(X) == model.predict(X)).all())
+    True
+    """
+    if hasattr(model, "fit"):
+        check_is_fitted(model, msg="%(name)s is not fitted; fit it before it is saved")
+    arrays: dict[str, NDArray[Any]] = {}
+    description = _describe(model, "", arrays)
+    if not isinstance(description, dict):
+        raise TypeError(f"model={model!r} is a {type(model).__name__}; give a fitted model")
+    metadata = {"format": "nearkin", "version": str(FORMAT), "model": json.dumps(description)}
+    safetensors.write(path, arrays, metadata)
+
+
+def can_hold(value: Any) -> bool:
+    """Whether a file can hold `value`: models of nearkin's own parts, arrays, plain values."""
+    try:
+        _describe(value, "", {})
+    except TypeError:
+        return False
+    return True
+
+
+def load(path: str | os.PathLike[str], verify: bool | None = None) -> Any:
+    """Read a model that `save` wrote. Large arrays stay on disk, memory-mapped.
+
+    Parameters
+    ----------
+    path : path
+    verify : bool, optional
+        Whether to compare the file's checksum, which reads all of it. If left out, this is done for
+        files of up to 1 GiB.
+    """
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path} does not exist; give the path of a saved model")
+    arrays, metadata = safetensors.read(path, verify)
+    if metadata.get("format") != "nearkin":
+        raise FileFormatError(f"{path} is a safetensors file, but nearkin did not write it")
+    try:
+        version = int(metadata["version"])
+        if version <= FORMAT:
+            return _restore_model(metadata["model"], arrays)
+    except _DAMAGE as error:
+        raise FileFormatError(f"{path} is damaged ({error!r}); save the model again") from None
+    raise FileFormatError(
+        f"{path} has format {version}, newer than the {FORMAT} this version of nearkin reads; "
+        "upgrade nearkin"
+    )
+
+
+def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Turn a value into JSON; arrays are put aside under their dotted name."""
+    kind = type(value).__name__
+    if kind in CLASSES and type(value).__module__ == CLASSES[kind]:
+        return {"class": kind, "state": {
+            key: _describe(item, f"{name}.{key}".lstrip("."), arrays)
+            for key, item in _state(value).items()
+        }}  # fmt: skip
+    if isinstance(value, np.ndarray):
+        if safetensors.can_hold(value.dtype):
+            arrays[name] = value
+            return {"array": name}
+        return {"values": _values(value, name), "dtype": value.dtype.str}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, dict):
+        return {"dict": [[key, _describe(v, f"{name}.{key}", arrays)] for key, v in value.items()]}
+    if isinstance(value, list | tuple):
+        items = [_describe(item, f"{name}.{i}", arrays) for i, item in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": items}
+    if isinstance(value, _PLAIN):
+        return value
+    raise TypeError(
+        f"{name} is a {kind}, which a nearkin file cannot hold; models of nearkin's own parts can "
+        "be saved"
+    )
+
+
+def _values(array: NDArray[Any], name: str) -> Any:
+    """An array of text, dates or objects as lists for JSON; dates as counts of their unit."""
+    if array.dtype.kind in "mM":
+        return array.astype(np.int64).tolist()
+    items = np.empty(array.size, object)
+    items[:] = [v.item() if isinstance(v, np.generic) else v for v in array.ravel().tolist()]
+    strange = [item for item in items if not isinstance(item, _PLAIN)]
+    if strange:
+        raise TypeError(
+            f"{name} holds a {type(strange[0]).__name__}, {strange[0]!r}, which a nearkin file "
+            "cannot hold; numbers, text and numpy dates can be saved: as labels, fit with dates as "
+            "np.array(y, 'datetime64'), with others as text"
+        )
+    return items.reshape(array.shape).tolist()
+
+
+def _state(model: Any) -> dict[str, Any]:
+    """Parameters and learned attributes, without what only lives in a process."""
+    state = dict(vars(model))
+    for name in [key for key in state if key.startswith("_cached") or key == "failed_"]:
+        del state[name]  # an index that is built again, paths that belong to one run
+    for name in ("callback", "random_state", "cache_dir"):
+        if name in state and not isinstance(state[name], int):
+            state[name] = None
+    return state
+
+
+def _restore_model(text: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    description = json.loads(text)
+    if not isinstance(description, dict):
+        raise TypeError(f"a {type(description).__name__} in place of a model")
+    return _restore(description, arrays)
+
+
+def _restore(item: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    if not isinstance(item, dict):
+        return item
+    if "class" in item:
+        cls = getattr(import_module(CLASSES[item["class"]]), item["class"])
+        model = cls.__new__(cls)
+        vars(model).update({key: _restore(v, arrays) for key, v in item["state"].items()})
+        return model
+    if "array" in item:
+        return arrays[item["array"]]
+    if "values" in item:
+        return np.array(item["values"], dtype=item["dtype"])
+    if "dict" in item:
+        return {key: _restore(value, arrays) for key, value in item["dict"]}
+    if "tuple" in item:
+        return tuple(_restore(value, arrays) for value in item["tuple"])
+    return [_restore(value, arrays) for value in item["list"]]

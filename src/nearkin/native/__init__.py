@@ -1,0 +1,1 @@
+"""Compiled kernels and the threads around them."""

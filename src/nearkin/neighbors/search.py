@@ -1,0 +1,177 @@
+"""k nearest rows, exactly, by cells, or through any faiss index; always ``(indices, distances)``.
+
+Every back end keeps one contract: ``indices`` is an (n, k) int32 array, nearest first, a row is
+never its own neighbour, ``-1`` fills places that an approximate index left empty; ``distances``
+are Euclidean and exact for the rows that were found, whatever the index computed with.
+"""
+
+import os
+import warnings
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearkin.io.progress import track
+from nearkin.neighbors.backends import EXACT_ROWS, build, check_index
+from nearkin.neighbors.base import blocks
+from nearkin.neighbors.exact import Exact
+from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, by_distance, near_rows
+from nearkin.neighbors.shards import nearest_in_shards
+from nearkin.validation.arrays import as_rows, check_number
+
+__all__ = ["EXACT_ROWS", "NeighborIndex", "nearest", "recall"]
+
+
+def nearest(
+    X: ArrayLike,
+    k: int,
+    *,
+    queries: ArrayLike | None = None,
+    index: str = "auto",
+    out: str | os.PathLike[str] | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Neighbors:
+    """Find the `k` nearest rows of `X` for each query, or for each row of `X` itself.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, D)
+        The database: an array or a memory map.
+    k : int
+        Neighbours per query.
+    queries : array-like of shape (m, D), optional
+        Left out, every row of `X` is a query and is kept out of its own list.
+    index : str
+        ``"exact"``; ``"cells"``, approximate and made for asking all rows at once, at a
+        recall that it measures on a sample (0.95; ``"cells;recall=0.9"``); any faiss
+        index-factory string such as ``"IVF1024,Flat"``, ``"HNSW32"`` or, for hashing, ``"LSH"``,
+        with search parameters after a semicolon (``"IVF1024,Flat;nprobe=64"``); or
+        ``"auto"``: exact up to 100,000 rows, then cells (``"auto;recall=0.9"``: at that recall).
+    out : path, optional
+        Folder for lists that are too many for memory or too dear to lose: the search is cut into
+        shards, each kept when it is done, and a second call finds the missing ones. What is
+        returned is memory-mapped.
+    n_jobs : int, optional
+        With `out`: workers that share the shards, through joblib.
+    verbose : int
+        Show a progress bar when positive.
+
+    Returns
+    -------
+    indices : (m, k) int32 array, nearest first
+    distances : (m, k) float32 array, Euclidean
+
+    Examples
+    --------
+    >>> indices, distances = nearest([[0.0], [1.0], [3.0]], k=1)
+    >>> indices.ravel().tolist(), distances.ravel().tolist()
+    ([1, 0, 1], [1.0, 1.0, 2.0])
+    """
+    if out is None:
+        return NeighborIndex(X, index).nearest(k, queries, verbose=verbose)
+    if queries is not None:
+        raise ValueError("out= keeps the lists of the rows of X themselves; leave out queries")
+    rows = as_rows(X, "X")
+    _check_k(k, len(rows), alone=True)
+    check_index(index)  # before a folder is made for it
+    return nearest_in_shards(rows, k, out, index, n_jobs, verbose)
+
+
+class NeighborIndex:
+    """Rows made ready to be searched, for more than one search. See `nearest`.
+
+    Examples
+    --------
+    >>> index = NeighborIndex([[0.0], [1.0], [3.0]])
+    >>> index.nearest(1, queries=[[2.5]])[0].tolist()
+    [[2]]
+    """
+
+    def __init__(self, X: ArrayLike, index: str = "auto") -> None:
+        self.rows = as_rows(X, "X")
+        self._back_end = build(self.rows, index)
+
+    def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
+        """The `k` nearest rows of each query, or of each row but itself."""
+        rows, alone = self.rows, queries is None
+        asked = rows if queries is None else as_rows(queries, "queries", width=rows.shape[1])
+        _check_k(k, len(rows), alone)
+        self._back_end.prepare(k)
+        order = self._back_end.order if alone else None
+        found = np.empty((len(asked), k), np.int32), np.empty((len(asked), k), np.float32)
+        parts = list(blocks(len(asked), QUERY_BLOCK))
+        for lo, hi in track(parts, "neighbours", show=verbose > 0):
+            at = np.arange(lo, hi) if order is None else order[lo:hi]
+            if alone:
+                found[0][at], found[1][at] = near_rows(self._back_end, rows, at, k)
+            else:
+                near = self._back_end.search(np.ascontiguousarray(asked[lo:hi]), k)
+                found[0][at], found[1][at] = by_distance(rows, asked[lo:hi], near, k)
+        return found
+
+
+def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int = 0) -> float:
+    """Share of the exact neighbours that `indices` holds, on a random sample of rows.
+
+    `indices` are lists of each row's neighbours, as ``nearest(X, k)[0]`` gives them.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
+    >>> recall(X, nearest(X, 5)[0])
+    1.0
+    """
+    check_number("sample", sample, 1, whole=True)
+    rows = as_rows(X, "X")
+    lists = _lists_of_all(indices, len(rows))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:sample])
+    near, _ = near_rows(Exact(rows), rows, chosen, lists.shape[1])
+    hits = sum(len(np.intersect1d(a, b)) for a, b in zip(near, lists[chosen]))
+    return float(hits / near.size)
+
+
+def _lists_of_all(indices: ArrayLike, n: int) -> NDArray[np.integer]:
+    """`indices` as an array, if it lists neighbours of each of `n` rows."""
+    expected = f"an (n, k) array of row indices with n={n}, one list for each row of X, is expected"
+    if isinstance(indices, tuple) and len(indices) == 2 and np.ndim(indices[0]) == 2:
+        raise ValueError(
+            "indices is a pair, as nearest gives it: indices and distances; give its first part, "
+            "as in recall(X, nearest(X, k)[0])"
+        )
+    try:
+        lists = np.asanyarray(indices)
+    except ValueError:
+        raise ValueError(f"indices holds lists of different lengths; {expected}") from None
+    if lists.ndim != 2 or len(lists) != n or lists.dtype.kind not in "iu":
+        raise ValueError(f"indices has shape {lists.shape} and type {lists.dtype}; {expected}")
+    if not 1 <= lists.shape[1] < n:
+        raise ValueError(
+            f"indices lists {lists.shape[1]} neighbours a row; each of {n} rows has between 1 and "
+            f"{n - 1}"
+        )
+    return lists
+
+
+def no_more_than_rows(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
+    """`n_neighbors`, or as many as each of `n` rows has, with a warning to whoever calls `fit`.
+
+    For a method that `fit` calls.
+    """
+    k = min(n_neighbors, n - 1)
+    if k < n_neighbors:
+        warnings.warn(f"{name}={n_neighbors} but X has {n} rows; {k} are used", stacklevel=4)
+    return k
+
+
+def _check_k(k: int, n: int, alone: bool) -> None:
+    """Refuse to look for more neighbours than there are rows."""
+    if alone and n == 1:
+        raise ValueError("X has one row, which has no neighbours; at least two rows are needed")
+    check_number("k", k, 1, whole=True)
+    most = n - 1 if alone else n
+    if k > most:
+        raise ValueError(
+            f"k={k} neighbours were asked of {n} rows; "
+            f"k must be between 1 and {most}: lower k or add rows"
+        )

@@ -1,0 +1,102 @@
+"""FourierLift: a similarity that bends with the data, for rows of few dimensions."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.validation.arrays import check_number
+
+Array = NDArray[np.float32]
+
+
+class FourierLift(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Rows after `preprocess` as random Fourier features (Rahimi and Recht, 2007).
+
+    Their inner products approximate ``exp(-bandwidth² |x - z|² / 2)`` of rows scaled to mean
+    squared length one: a matrix M on them is a similarity that bends with the data, which a few
+    columns alone do not allow. The rows have unit length.
+
+    Parameters
+    ----------
+    preprocess : transformer, optional
+        Applied first; a copy is fitted along. Left out, ``Preprocess(unit_length=False)``: half
+        whitening, lengths as they are.
+    n_features : int
+        Random directions; each gives a cosine and a sine.
+    bandwidth : float
+        The larger, the nearer two rows must be to be similar.
+    random_state : int, RandomState instance or None
+        Draws the directions.
+
+    Attributes
+    ----------
+    preprocess_ : fitted transformer
+    scale_ : float
+        Root of the mean squared length of the preprocessed rows, which they are divided by.
+    directions_ : (columns after `preprocess`, n_features) float32 array
+        The random directions, times ``bandwidth / scale_``.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> lift = FourierLift(Preprocess(unit_length=False), n_features=2_000, random_state=0)
+    >>> Z = lift.fit_transform(X)
+    >>> scaled = Preprocess(unit_length=False).fit_transform(X) / lift.scale_
+    >>> kernel = np.exp(-(np.linalg.norm(scaled[0] - scaled[1]) ** 2) / 2)
+    >>> bool(abs(Z[0] @ Z[1] - kernel) < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        preprocess: Any = None,
+        *,
+        n_features: int = 400,
+        bandwidth: float = 1.0,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.preprocess = preprocess
+        self.n_features = n_features
+        self.bandwidth = bandwidth
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Fit `preprocess` and draw the directions."""
+        check_number("n_features", self.n_features, 1, whole=True)
+        check_number("bandwidth", self.bandwidth, 0, open_low=True)
+        validate_data(self, X, accept_sparse="csr", dtype=None, skip_check_array=True)
+        before = Preprocess(unit_length=False) if self.preprocess is None else self.preprocess
+        self.preprocess_ = clone(before).fit(X)
+        rows = self.preprocess_.transform(X)
+        self.scale_ = float(np.sqrt(np.einsum("nd,nd->", rows, rows) / len(rows))) or 1.0
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        shape = rows.shape[1], self.n_features
+        self.directions_ = rng.standard_normal(shape, np.float32) * np.float32(
+            self.bandwidth / self.scale_
+        )
+        self._n_features_out = 2 * self.n_features
+        return self
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Return the cosines and sines of the rows along the directions."""
+        check_is_fitted(self)
+        rows, m = self.preprocess_.transform(X), self.directions_.shape[1]
+        lifted = np.empty((len(rows), 2 * m), np.float32)
+        for lo in range(0, len(rows), 4_096):
+            part = slice(lo, lo + 4_096)
+            angles = rows[part] @ self.directions_
+            np.cos(angles, out=lifted[part, :m])
+            np.sin(angles, out=lifted[part, m:])
+        lifted *= np.float32(1 / np.sqrt(m))
+        return lifted
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags

@@ -1,0 +1,159 @@
+"""Preprocess: centre, PCA, fractional whitening, unit length."""
+
+import os
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearkin.io.atomic import replacing
+from nearkin.learning.constraints import along
+from nearkin.preprocessing import pca
+from nearkin.validation.arrays import check_number
+
+
+class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Make rows comparable: centre, rotate to principal directions, whiten, scale to length one.
+
+    Whitening decides which rows are neighbours: component i is scaled by
+    ``variance_i ** (-whitening / 2)``, so 0 leaves the data as it is, 1 makes all directions
+    equally strong, and about one half is often best.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Principal directions to keep; as many as the data has if left out.
+    whitening : float
+        Exponent between 0 and 1.
+    power : float
+        Before anything else every entry is raised to this power, its sign kept. One half tames
+        bursty entries, such as LLC codes or counts.
+    center, unit_length : bool
+    random_state : int, RandomState instance or None
+        Used only where the directions are found by a randomised method: more rows than columns
+        and more than 5,000 columns.
+
+    Attributes
+    ----------
+    mean_ : (D,) array
+    directions_ : (n_components, D) array
+        Principal directions, not scaled.
+    variances_ : (n_components,) array
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 5)) * [9, 3, 1, 1, 1]
+    >>> Z = Preprocess(n_components=3, whitening=1.0, unit_length=False).fit_transform(X)
+    >>> np.round(Z.std(axis=0), 3).tolist()
+    [1.0, 1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        whitening: float = 0.5,
+        power: float = 1.0,
+        center: bool = True,
+        unit_length: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.whitening = whitening
+        self.power = power
+        self.center = center
+        self.unit_length = unit_length
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Find the mean and the principal directions of `X`, an array, memory map or sparse."""
+        check_number("whitening", self.whitening, 0)
+        if self.whitening > 1:
+            raise ValueError(f"whitening={self.whitening!r} must lie between 0 and 1")
+        check_number("power", self.power, 0, open_low=True)
+        rows = self._rows(X, reset=True)
+        most = min(rows.shape)
+        n = most if self.n_components is None else self.n_components
+        check_number("n_components", n, 1, whole=True)
+        if n > most:
+            raise ValueError(
+                f"n_components={n} but X has {rows.shape[0]} rows and {rows.shape[1]} columns; "
+                f"at most {most} directions exist"
+            )
+        width = rows.shape[1]
+        self.mean_ = pca.mean(rows) if self.center else np.zeros(width, np.float32)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        self.directions_, self.variances_ = pca.principal_directions(rows, n, self.mean_, rng)
+        self._n_features_out = n
+        return self
+
+    def transform(
+        self, X: ArrayLike, out: str | os.PathLike[str] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the preprocessed rows; with `out`, as a memory map of that ``.npy`` file."""
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        if out is None:
+            return self._fill(np.empty((rows.shape[0], len(self.directions_)), np.float32), rows)
+        with replacing(out) as aside:
+            shape = rows.shape[0], len(self.directions_)
+            target = np.lib.format.open_memmap(aside, "w+", np.float32, shape)
+            self._fill(target, rows).flush()  # type: ignore[attr-defined]
+        return np.load(out, mmap_mode="r")
+
+    def _fill(self, target: NDArray[np.float32], rows: Any) -> NDArray[np.float32]:
+        # A direction without variance holds nothing but noise; whitening must not blow it up.
+        floor = np.float32(1e-7) * self.variances_.max()
+        with np.errstate(divide="ignore"):
+            scale = self.variances_ ** np.float32(-self.whitening / 2)
+        if self.whitening:
+            scale = np.where(self.variances_ > floor, scale, 0)
+        directions = self.directions_ * scale[:, None]
+        for lo, block in pca.row_blocks(rows):
+            part = target[lo : lo + len(block)]
+            along(block - self.mean_, directions, out=part)
+            if self.unit_length:
+                length = np.linalg.norm(part, axis=1, keepdims=True)
+                part /= np.where(length > 0, length, 1)
+        return target
+
+    def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
+        # float16 passes: blocks are widened one by one, not the whole file.
+        rows = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], reset=reset
+        )
+        if self.power == 1:
+            return rows
+        if sparse.issparse(rows):
+            if not rows.has_canonical_format:  # the power of a sum, not the sum of powers
+                rows = rows.copy()
+                rows.sum_duplicates()
+            return type(rows)(
+                (_raised(rows.data, self.power), rows.indices, rows.indptr), rows.shape
+            )
+        return _Raised(rows, self.power)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+class _Raised:
+    """Rows whose entries are raised to a power as they are read, so that no copy is made."""
+
+    def __init__(self, rows: NDArray[Any], power: float) -> None:
+        self.rows, self.power, self.shape = rows, power, rows.shape
+
+    def __getitem__(self, part: Any) -> NDArray[np.float32]:
+        return _raised(self.rows[part], self.power)
+
+
+def _raised(entries: NDArray[Any], power: float) -> NDArray[np.float32]:
+    entries = np.asarray(entries, np.float32)
+    return np.sign(entries) * np.abs(entries) ** np.float32(power)

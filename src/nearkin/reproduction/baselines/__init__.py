@@ -1,0 +1,29 @@
+"""What nearkin is compared with, in the same shape as its own learners."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "LMNN": "nearkin.reproduction.baselines.lmnn",
+    "NCA": "nearkin.reproduction.baselines.nca",
+    "NCM": "nearkin.reproduction.baselines.ncm",
+    "OASIS": "nearkin.reproduction.baselines.oasis",
+    "KNNMetric": "nearkin.reproduction.baselines.knn_metric",
+    "LinearSVM": "nearkin.reproduction.baselines.linear_svm",
+}
+
+__all__ = ["LMNN", "NCA", "NCM", "OASIS", "KNNMetric", "LinearSVM"]
+
+if TYPE_CHECKING:
+    from nearkin.reproduction.baselines.knn_metric import KNNMetric
+    from nearkin.reproduction.baselines.linear_svm import LinearSVM
+    from nearkin.reproduction.baselines.lmnn import LMNN
+    from nearkin.reproduction.baselines.nca import NCA
+    from nearkin.reproduction.baselines.ncm import NCM
+    from nearkin.reproduction.baselines.oasis import OASIS
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'nearkin.reproduction.baselines' has no attribute {name!r}")

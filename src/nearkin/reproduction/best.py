@@ -1,0 +1,161 @@
+"""nearkin at settings of its own: everything is chosen on training rows, never on test rows.
+
+For few rows of many dimensions (image features after PCA): half-whitened rows, large
+neighbourhoods, votes that are powers of the similarity, and for SL-NE the rule, or sum of rules,
+that does best on a fifth of the training rows, held out. For other data `nearkin.tune` does the
+choosing.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin.learning.holdout import held_out
+from nearkin.metrics import top_n_accuracy
+from nearkin.native.pairs import pair_scores
+from nearkin.neighbors import nearest
+from nearkin.reproduction.common import Setup, timed
+from nearkin.reproduction.methods import Score, score
+from nearkin.reproduction.rows import Array, Task
+from nearkin.slde import SLDE
+from nearkin.slne import SLNE
+from nearkin.voting.votes import Vote
+
+HELD, WHITENING, VOTERS = 0.2, 0.5, 1_000
+POWERS = [Vote("power", p) for p in (1.0, 2.0, 3.0, 4.0, 6.0)]
+TOPS = [Vote("top", n) for n in (1.0, 3.0, 5.0, 10.0)]  # for neighbours without learning
+CHOOSING_ROWS = 20_000
+RULES: dict[str, dict[str, Any]] = {
+    "all": {"rule": "all", "step_size": 2.0, "n_neighbors": 1_000, "max_epochs": 3},
+    "hardest": {"rule": "hardest", "step_size": 0.2, "n_neighbors": 400, "max_epochs": 9},
+    "softmax": {"rule": "softmax", "step_size": 0.5, "n_neighbors": 400, "max_epochs": 2},
+}
+# The rules learn different things; their matrices, of norm one, may also be added up.
+SUMS = [("all",), ("hardest",), ("softmax",), ("all", "hardest"), ("all", "hardest", "softmax")]
+BLOCKS = 3  # of SL-DE
+
+
+class Judged(NamedTuple):
+    """Scores of held-out rows and what is needed to count the votes."""
+
+    scores: dict[str, Array]
+    labels: NDArray[Any]
+    truth: NDArray[Any]
+
+
+def slne_best(task: Task, folds: int = 2) -> Score:
+    """SL-NE: the best rule, or sum of rules, and vote."""
+    task = task.whitened(WHITENING)
+    return _scored(task, *timed(lambda: _chosen(task, _single, SUMS, folds)))
+
+
+def slde_best(setup: Setup, task: Task) -> Score:
+    """SL-DE in three blocks of principal directions, and the same choice."""
+    task = task.whitened(WHITENING)
+
+    def ensemble(rule: str, X: Array, y: NDArray[Any]) -> Array:
+        member = _learner(rule, len(y))
+        # A member sees a part of each row's length and has to make up for the others.
+        member.set_params(random_state=None, step_size=BLOCKS * member.step_size)
+        model = SLDE(
+            member,
+            n_members=BLOCKS,
+            n_components=max(1, X.shape[1] // BLOCKS),
+            n_jobs=setup.jobs,
+            random_state=0,
+        )
+        return model.fit(X, y).matrix_
+
+    return _scored(task, *timed(lambda: _chosen(task, ensemble, SUMS, 1)))
+
+
+def _scored(task: Task, result: tuple[Array, str], seconds: float) -> Score:
+    return score(result[0], task.truth, seconds, result[1])
+
+
+def _learner(rule: str, rows: int) -> SLNE:
+    settings = RULES[rule] | {"n_neighbors": min(RULES[rule]["n_neighbors"], rows - 1)}
+    return SLNE(tol=0, random_state=0, **settings)
+
+
+def _single(rule: str, X: Array, y: NDArray[Any]) -> Array:
+    return _learner(rule, len(y)).fit(X, y).matrix_
+
+
+def _norm_one(M: Array) -> Array:
+    return M / np.linalg.norm(M)
+
+
+def _chosen(
+    task: Task, learn: Any, sums: Sequence[tuple[str, ...]], folds: int
+) -> tuple[Array, str]:
+    """The votes of the test rows' neighbours, after choosing the sum and the vote."""
+    rules = sorted({rule for names in sums for rule in names})
+    parts = []
+    for fold in range(folds):
+        held = held_out(task.y, HELD, np.random.default_rng([0, fold]))
+        X, y, Q = task.X[~held], task.y[~held], task.X[held]
+        near = _voters(X, Q)
+        seen = {r: pair_scores(Q @ _norm_one(learn(r, X, y)), X, near) for r in rules}
+        parts.append(Judged(seen, y[near], task.y[held]))
+    accuracy, vote, names = max(
+        ((*_vote(parts, names), names) for names in sums), key=lambda trial: trial[0]
+    )
+    M = sum(_norm_one(learn(rule, task.X, task.y)) for rule in names)
+    near = _voters(task.X, task.Q)
+    scores = pair_scores(task.Q @ M, task.X, near)
+    note = f"{'+'.join(names)}, power {vote.sharpness:g}, {accuracy:.2f} on held-out rows"
+    return vote.tally(scores, task.y[near], int(task.y.max()) + 1), note
+
+
+def _voters(X: Array, Q: Array) -> NDArray[np.int32]:
+    return nearest(X, min(VOTERS, len(X)), queries=Q)[0]
+
+
+def _vote(
+    parts: list[Judged], names: tuple[str, ...], among: list[Vote] = POWERS
+) -> tuple[float, Vote]:
+    """The vote that is best on the held-out rows, and how good it is there."""
+    trials = []
+    for vote in among:
+        right = []
+        for part in parts:
+            total = np.sum([part.scores[name] for name in names], axis=0)
+            votes = vote.tally(total, part.labels, int(part.labels.max()) + 1)
+            right.append(top_n_accuracy(votes.argmax(axis=1)[:, None], part.truth, 1, True))
+        trials.append((100 * float(np.mean(right)), vote))
+    return max(trials, key=lambda trial: trial[0])
+
+
+def plain_best(task: Task, folds: int = 3) -> Score:
+    """The nearest rows, without learning: whitening, their number and the vote."""
+
+    def work() -> tuple[Array, str]:
+        accuracy, vote, w, k = _plain_choice(task, folds)
+        rows = task.whitened(w)
+        near = nearest(rows.X, min(k, len(rows.X)), queries=rows.Q)[0]
+        votes = vote.tally(pair_scores(rows.Q, rows.X, near), rows.y[near], int(rows.y.max()) + 1)
+        note = f"whitening {w:g}, k={k}, {vote.kind} {vote.sharpness:g}, {accuracy:.2f} held out"
+        return votes, note
+
+    return _scored(task, *timed(work))
+
+
+def _plain_choice(task: Task, folds: int) -> tuple[float, Vote, float, int]:
+    """What is best on held-out rows, of at most so many: accuracy, vote, whitening, neighbours."""
+    some = np.random.default_rng(0).permutation(len(task.X))[:CHOOSING_ROWS]
+    y, trials = task.y[some], []
+    for w in (0.0, 0.5, 0.75):
+        rows = task.whitened(w).X[some]
+        for k in (20, 50, 100):
+            parts = []
+            for fold in range(folds):
+                held = held_out(y, HELD, np.random.default_rng([0, fold]))
+                X, Q = rows[~held], rows[held]
+                near = nearest(X, min(k, len(X)), queries=Q)[0]
+                seen = {"plain": pair_scores(Q, X, near)}
+                parts.append(Judged(seen, y[~held][near], y[held]))
+            trials.append((*_vote(parts, ("plain",), POWERS + TOPS), w, k))
+    return max(trials, key=lambda trial: trial[0])

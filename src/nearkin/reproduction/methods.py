@@ -1,0 +1,142 @@
+"""The paper's methods on a task, at settings that are given; each result is a `Score` to keep.
+
+Votes are the paper's (Eq. 9): the similarities of the neighbours, summed by class.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin.metrics import top_n_accuracy
+from nearkin.native.pairs import pair_scores
+from nearkin.reproduction.common import Setup, timed
+from nearkin.reproduction.published import MARGIN, STEP_SIZE, Settings
+from nearkin.reproduction.rows import Array, Task
+from nearkin.slde import SLDE
+from nearkin.slne import SLNE
+from nearkin.voting.votes import Vote
+
+PAPER_VOTE = Vote("similarity")
+
+
+class Score(TypedDict):
+    """Per cent: the mean of the classes' accuracies, and that of all test rows."""
+
+    top1: float
+    top3: float
+    plain_top1: float
+    plain_top3: float
+    seconds: float
+    note: str
+
+
+def score(tally: Array, truth: NDArray[Any], seconds: float = 0.0, note: str = "") -> Score:
+    """From the votes (or decision values) by class."""
+    n = min(3, tally.shape[1])
+    ranked = np.argsort(-tally, axis=1, kind="stable")[:, :n]
+    one, three, plain_one, plain_three = (
+        100 * top_n_accuracy(ranked, truth, n, mean)
+        for mean, n in ((True, 1), (True, n), (False, 1), (False, n))
+    )
+    return Score(
+        top1=one,
+        top3=three,
+        plain_top1=plain_one,
+        plain_top3=plain_three,
+        seconds=seconds,
+        note=note,
+    )
+
+
+def tally(task: Task, near: Any, scores: Array, vote: Vote = PAPER_VOTE) -> Array:
+    """Votes by class, from the scores of the test rows' neighbours."""
+    return vote.tally(scores, task.y[near], int(task.y.max()) + 1)
+
+
+def fitting(settings: Settings, task: Task, quick: bool = False) -> Settings:
+    """The same settings, as far as the task has rows and columns for them; fewer if `quick`."""
+    D = task.X.shape[1]
+    d = min(settings.member_dims, max(1, D // 3)) if quick else min(settings.member_dims, D)
+    members = min(settings.members, 6) if quick else settings.members
+    return replace(
+        settings,
+        neighbors=min(settings.neighbors, len(task.X) - 1),
+        dims=D,
+        member_dims=d,
+        members=min(members, D // d) if settings.projection == "pca" else members,
+        epochs=min(settings.epochs, 10) if quick else settings.epochs,
+    )
+
+
+def slne(settings: Settings, **changes: Any) -> SLNE:
+    """SL-NE as the paper runs it."""
+    given: dict[str, Any] = {
+        "n_neighbors": settings.neighbors,
+        "margin": MARGIN,
+        "step_size": STEP_SIZE,
+        "max_epochs": settings.epochs,
+        "tol": 0,
+        "random_state": 0,
+    }
+    return SLNE(**(given | changes))
+
+
+def slde(settings: Settings, jobs: int, **changes: Any) -> SLDE:
+    """SL-DE as the paper runs it."""
+    return SLDE(
+        slne(settings, random_state=None, **changes),
+        projection=settings.projection,
+        n_members=settings.members,
+        n_components=settings.member_dims,
+        n_jobs=jobs,
+        random_state=0,
+    )
+
+
+def matrix(setup: Setup, task: Task, learner: Any) -> Array:
+    """M of a learner on the training rows, kept for the items that want the same one."""
+    return _learned(setup, task, learner)[0]
+
+
+def _learned(setup: Setup, task: Task, learner: Any) -> tuple[Array, float]:
+    """M, and the seconds it once took."""
+    own, _ = task.lists(setup, learner.n_neighbors)
+    about = " ".join(repr(learner).split())
+    digest = blake2b(about.encode(), digest_size=4).hexdigest()
+    name = f"{task.key}-{type(learner).__name__}-{digest}"
+
+    def learn() -> Array:
+        _, seconds = timed(lambda: learner.fit(task.X, task.y, neighbors=own))
+        setup.array(f"{name}-seconds", lambda: np.array(seconds))
+        return learner.matrix_
+
+    M = setup.array(name, learn)
+    return M, float(setup.array(f"{name}-seconds", lambda: np.array(np.nan)))
+
+
+def learned(setup: Setup, task: Task, learner: Any, vote: Vote = PAPER_VOTE) -> Score:
+    """Accuracy of a learner's similarity; voters are the neighbours it learned with."""
+    M, seconds = _learned(setup, task, learner)
+    _, near = task.lists(setup, learner.n_neighbors)
+    scores = pair_scores(task.Q @ M, task.X, near)
+    return score(tally(task, near, scores, vote), task.truth, seconds)
+
+
+def member_scores(model: SLDE, X: Array, Q: Array, near: Any) -> Iterator[Array]:
+    """What each member of a fitted ensemble gives the neighbours `near` of the queries.
+
+    The scores of an ensemble are the sum, so one fit shows ensembles of every smaller size.
+    """
+    for P, M in zip(model.projections_, model.members_):
+        down = P.matrix().T
+        yield pair_scores((Q @ down) @ M, np.ascontiguousarray(X @ down), near)
+
+
+def plain(setup: Setup, task: Task, k: int, vote: Vote = PAPER_VOTE) -> Score:
+    """The nearest rows, weighted by inner products: M is the identity."""
+    (_, near), seconds = timed(lambda: task.lists(setup, k))
+    return score(tally(task, near, pair_scores(task.Q, task.X, near), vote), task.truth, seconds)

@@ -1,0 +1,1 @@
+"""Input validation, before anything is allocated or compiled code sees it."""

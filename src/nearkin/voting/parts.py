@@ -1,0 +1,108 @@
+"""Learners and preprocessing as parts of a larger estimator: copied, seeded, fitted, asked."""
+
+import os
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from nearkin.io.checkpoint import Checkpoint
+from nearkin.neighborhoods import NeighborLists
+
+Array = NDArray[np.float32]
+
+
+def cut(lists: NDArray[np.int32] | None, learner: Any) -> NDArray[np.int32] | None:
+    """As many neighbours as the learner wants; the shortlist may be longer."""
+    wanted = getattr(learner, "n_neighbors", None)
+    return lists if lists is None or wanted is None else lists[:, :wanted]
+
+
+def is_fitted(part: Any) -> bool:
+    """Whether a part is to be used as it is: fitted, or not made to be fitted."""
+    if not hasattr(part, "fit"):
+        return True
+    if not hasattr(part, "__sklearn_tags__"):
+        return any(name.endswith("_") for name in vars(part))
+    try:
+        check_is_fitted(part)
+    except NotFittedError:
+        return False
+    return True
+
+
+def seeded(part: Any, rng: Any) -> Any:
+    """A clone whose unset seeds follow from ours, so that one seed fixes everything."""
+    part = clone(part)
+    names = [name for name in sorted(part.get_params()) if name.split("__")[-1] == "random_state"]
+    unset = [name for name in names if part.get_params()[name] is None]
+    part.set_params(**{name: rng.randint(2**31 - 1) for name in unset})
+    return part
+
+
+def apart(learner: Any) -> Any:
+    """A clone for the fit without the held-out rows, with a folder of its own for its files."""
+    learner = clone(learner)
+    if getattr(learner, "cache_dir", None):
+        learner.set_params(cache_dir=os.path.join(learner.cache_dir, "held-out"))
+    return learner
+
+
+def learn(
+    learner: Any,
+    rows: Array,
+    y: ArrayLike,
+    neighbors: NeighborLists | None,
+    held: NDArray[np.bool_] | None = None,
+    keep: Checkpoint | None = None,
+) -> Any:
+    """Fit a learner without the held-out rows, which `neighbors` no longer mentions."""
+    keep = keep.part("learner") if keep else None
+    if keep and getattr(learner, "cache_dir", "none") is None:  # an ensemble has a way of its own
+        learner.set_params(cache_dir=keep.folder)
+    if has_fit_parameter(learner, "neighbors"):
+        durable = keep and has_fit_parameter(learner, "checkpoint")
+        also = {"checkpoint": keep} if durable else {}
+        return learner.fit(rows, y, neighbors=neighbors, **also)
+    chosen = slice(None) if held is None else ~held
+    return learner.fit(rows[chosen], np.asarray(y)[chosen])
+
+
+def check_part(name: str, part: Any, method: str, example: str) -> None:
+    """Refuse what cannot do a part's work, before any work is done."""
+    if part is None:
+        return
+    if isinstance(part, type):
+        raise ValueError(f"{name} is the class {part.__name__}; give an object, {part.__name__}()")
+    if not callable(getattr(part, method, None)):
+        raise ValueError(
+            f"{name}={short(part)} is a {type(part).__name__}, which has no method {method!r}; "
+            f"give {example}, another object with that method, or None"
+        )
+
+
+def listed_scores(similarity: Any, queries: Array, rows: Array, lists: NDArray[np.int32]) -> Array:
+    """What a part says of each query and the rows listed for it; −inf where ``-1`` is listed."""
+    if hasattr(similarity, "neighbor_scores"):
+        return similarity.neighbor_scores(queries, rows, lists)
+    scores = np.full(lists.shape, -np.inf, np.float32)
+    for i, listed in enumerate(lists):  # any other object: a query at a time, never all pairs
+        there = listed >= 0
+        if there.any():
+            scores[i, there] = _asked(similarity, queries[i : i + 1], rows[listed[there]])
+    return scores
+
+
+def _asked(similarity: Any, query: Array, rows: Array) -> NDArray[Any]:
+    """What an object of unknown kind says about one query."""
+    scores = np.asarray(similarity.similarity(query, rows))
+    if scores.shape != (1, len(rows)):
+        raise ValueError(
+            f"{type(similarity).__name__}.similarity(X, Z) gave shape {scores.shape} for "
+            f"1 row and {len(rows)} rows; a (len(X), len(Z)) array is expected"
+        )
+    return scores[0]

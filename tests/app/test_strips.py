@@ -1,0 +1,83 @@
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from nearkin.app import page, report
+from nearkin.app.assessment import assess, matched
+from nearkin.app.strips import SIDE, Shown, most_changed, strip_html
+from nearkin.classifier import SoftVotingKNN
+from nearkin.slne import SLNE
+
+
+def image(colour):
+    file = io.BytesIO()
+    Image.new("RGB", (120, 60), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_pictures_are_in_the_page_and_marked():
+    red, blue = Shown(image("red"), "<red>"), Shown(image("blue"), "blue")
+    text = strip_html(red, plain=[blue, red], learned=[red])
+    assert re.findall('class="(right|wrong)"', text) == ["wrong", "right", "right"]
+    assert "<red>" not in text
+    pixels = [
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
+        for data in re.findall('base64,([^"]+)', text)
+    ]
+    assert {p.shape for p in pixels} == {(SIDE, SIDE, 3)}
+    shades = [p.mean(axis=(0, 1)).argmax() for p in pixels]
+    assert shades == [0, 2, 0, 0]  # query, then plain, then learned
+    assert not re.findall('class="(right|wrong)"', strip_html(red, [blue], [red], judge=False))
+
+
+def test_an_image_that_is_gone_is_grey():
+    lost = Shown("nowhere/at/all.png", "lost")
+    assert strip_html(lost, [lost], [lost]).count("data:image/jpeg") == 3
+
+
+def test_most_changed_against_counting():
+    rng = np.random.default_rng(0)
+    plain, learned = rng.random((2, 50, 6)) < 0.5
+    gain = learned.sum(axis=1) - plain.sum(axis=1)
+    for n, sign in ((7, 1), (-7, -1)):
+        chosen = most_changed(plain, learned, n)
+        assert (sign * gain[chosen] > 0).all()
+        left = np.setdiff1d(np.arange(50), chosen)
+        assert (sign * gain[chosen]).min() >= (sign * gain[left]).max()
+    assert len(most_changed(plain, plain, 7)) == 0
+
+
+def test_a_page_of_an_assessment(data, tmp_path):
+    X, y = data
+    model = SoftVotingKNN(SLNE(n_neighbors=20), random_state=0).fit(X[:200], y[:200])
+    result = assess(model, X[200:], y[200:])
+    rows = sum(c["rows"] for c in result["per_class"])
+    right = sum(c["rows"] * c["accuracy"] for c in result["per_class"])
+    assert rows == 100
+    assert right / rows == pytest.approx(result["top_1"])
+    other = {"name": "<other>", "top1": 0.5, "top3": None, "per_class": 0.5,
+             "per_class_top3": None, "seconds": 1.0}  # fmt: skip
+    page.write(tmp_path / "p.html", result, "a & b", [other])
+    text = (tmp_path / "p.html").read_text()
+    assert "a &amp; b" in text
+    assert "&lt;other&gt;" in text
+    assert f"{100 * result['top_1']:.1f} %" in text
+    assert page.strips_of(model, X[200:], y[200:], None, None) == ""
+
+
+def test_labels_meet_the_classes_of_the_model():
+    assert matched([7, 12], np.array(["12", "7"])).tolist() == ["7", "12"]
+    assert matched(["7", "x"], np.array(["7"])).tolist() == ["7", "x"]
+    with pytest.raises(ValueError, match="none of the labels"):
+        matched(["one"], np.array([1, 2]))
+
+
+def test_a_bar_is_drawn_and_other_cells_are_escaped():
+    text = report.table(["<a>"], [[report.bar(0.25)], ["<b>"]])
+    assert "width:25.0%" in text
+    assert "&lt;a&gt;" in text
+    assert "&lt;b&gt;" in text

@@ -1,0 +1,33 @@
+"""Compare a fit with Algorithm 1 written naively."""
+
+import numpy as np
+
+import oracle
+from nearkin import SLNE
+from nearkin.learning.sampling import RANDOM_RULES
+
+
+def schedule(seed, epochs, n, shuffle=True, random=False):
+    """Repeat the orders and random numbers of SLNE's epochs."""
+    orders, draws = [], []
+    for epoch in range(epochs):
+        rng = np.random.default_rng([seed, epoch])
+        orders.append(rng.permutation(n) if shuffle else np.arange(n))
+        draws.append(rng.random(n) if random else np.zeros(n))
+    return orders, draws
+
+
+def agree(X, y, lists, epochs=2, shuffle=True, random_state=0, rounded=False, compared=None,
+          **settings):  # fmt: skip
+    model = SLNE(max_epochs=epochs, tol=0, shuffle=shuffle, random_state=random_state,
+                 rounded=rounded, **settings)  # fmt: skip
+    model.fit(X, y, neighbors=lists)
+    seed = np.random.RandomState(random_state).randint(np.iinfo(np.int32).max)
+    random = settings.get("rule", "hardest") in RANDOM_RULES
+    orders, draws = schedule(seed, epochs, len(X), shuffle, random)
+    M, losses = oracle.algorithm_1(
+        X, y, lists, epochs=epochs, orders=orders, draws=draws, compared=compared, **settings
+    )
+    assert np.linalg.norm(model.matrix_ - M) <= 1e-4 * np.linalg.norm(M)
+    np.testing.assert_allclose([h["loss"] for h in model.history_], losses, rtol=1e-3, atol=1e-6)
+    return model

@@ -1,0 +1,263 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+import nearkin
+from cutting import Cut, cut_at, cut_often
+from nearkin import SLDE, SLNE, Checkpoint, Preprocess, SoftVotingKNN
+from nearkin.cli.app import app
+from nearkin.io.atomic import replacing
+from nearkin.learning import trainer
+from samples import blobs
+
+EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0, "random_state": 0}
+
+
+def test_killed_at_any_moment_it_ends_with_the_same_matrix(tmp_path):
+    """SIGKILL in every stage and at random moments: see killing.py."""
+    tests = str(Path(__file__).parents[1] / "helpers")
+    paths = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "killing.py", tmp_path, "0"], cwd=tests, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    for result in results.values():
+        died, whole, cut = result["died"], result["calls_whole"], result["calls"]
+        for check in result["checks"]:
+            assert check == {"equal": True, "left": []}
+        for stage in ("neighbours", "graph", "epoch", "bytes", "flush", "rename", "saving"):
+            assert died[stage] >= 1, stage
+        # A kill costs the block that it hit and nothing that was kept.
+        kills = sum(died.values()) - died["at random"] - died["removal"]
+        assert whole.count("e") < cut.count("e") <= whole.count("e") + kills
+        assert whole.count("n") <= cut.count("n") <= whole.count("n") + 2
+    assert sum(sum(result["died"].values()) for result in results.values()) >= 40
+
+
+def without_seconds(history):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {}, {"rule": "uniform"}, {"symmetric": True, "normalize": True}, {"rank": 5},
+        {"psd": True, "normalize": True}, {"batch_size": 100, "normalize": True},
+        {"batch_size": 7, "rank": 3}, {"tol": 0.3, "max_epochs": 9}, {"shuffle": False},
+        {"early_stopping": True, "max_epochs": 9, "rule": "softmax", "step_size": 3.0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_same_bits(tmp_path, monkeypatch, settings):
+    X, y = blobs(n=700, dims=20, spread=1.5)  # three blocks an epoch, a projection after two
+    settings = EASY | settings
+    whole = SLNE(**settings).fit(X, y)
+    keep = Checkpoint(tmp_path / "run", minutes=0)
+    cut_often(monkeypatch, (3, 2, 3), lambda: SLNE(**settings).fit(X, y, checkpoint=keep))
+    for _ in range(2):  # the second finds everything done
+        again = SLNE(**settings).fit(X, y, checkpoint=keep)
+        np.testing.assert_array_equal(again.matrix_, whole.matrix_)
+        assert without_seconds(again.history_) == without_seconds(whole.history_)
+        assert (again.n_epochs_, again.t_) == (whole.n_epochs_, whole.t_)
+        assert again.n_skipped_ == whole.n_skipped_
+
+
+def test_warm_start_goes_on_from_a_checkpoint_too(tmp_path, monkeypatch):
+    X, y = blobs(n=300)
+    whole = SLNE(warm_start=True, **EASY).fit(X, y).fit(X, y)
+    part = SLNE(warm_start=True, **EASY).fit(X, y)
+    start, history = part.matrix_.copy(), list(part.history_)
+    cut_at(monkeypatch, 3)
+    keep = Checkpoint(tmp_path, minutes=0)
+    with pytest.raises(Cut):
+        part.fit(X, y, checkpoint=keep)
+    part.matrix_, part.n_epochs_, part.t_, part.history_ = start, 3, 900, history
+    part.fit(X, y, checkpoint=keep)
+    np.testing.assert_array_equal(part.matrix_, whole.matrix_)
+    assert len(part.history_) == part.n_epochs_ == 6
+
+
+def test_more_epochs_go_on(tmp_path):
+    X, y = blobs()
+    SLNE(**EASY).fit(X, y, checkpoint=tmp_path)
+    longer = EASY | {"max_epochs": 5}
+    seen = []
+    model = SLNE(callback=lambda epoch, _: seen.append(epoch), **longer)
+    model.fit(X, y, checkpoint=tmp_path)
+    np.testing.assert_array_equal(model.matrix_, SLNE(**longer).fit(X, y).matrix_)
+    assert seen == [4, 5]
+    with pytest.raises(ValueError, match=r"max_epochs=3, but checkpoint=.* has 5 epochs behind it"):
+        SLNE(**EASY).fit(X, y, checkpoint=tmp_path)
+
+
+def test_other_data_or_settings_are_refused_and_named(tmp_path):
+    X, y = blobs()
+    SLNE(**EASY).fit(X, y, checkpoint=tmp_path)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    changed = X.copy()
+    changed[150, 3] += 1e-6
+    labels = y.copy()
+    labels[7] = (y[7] + 1) % 4
+    for settings, rows, truth, message in [
+        ({"step_size": 0.1}, X, y, "settings: step_size is 0.2 there and 0.1 here. Nothing"),
+        ({"random_state": 1}, X, y, "seed is"),
+        ({"n_neighbors": 9}, X, y, "n_neighbors is 10 there and 9 here"),
+        ({}, changed, y, "X differs"),
+        ({}, X, labels, "y differs"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SLNE(**EASY | settings).fit(rows, truth, checkpoint=tmp_path)
+    lists = np.roll(np.arange(300), -1)[:, None]
+    with pytest.raises(ValueError, match="neighbors differs"):
+        SLNE(**EASY).fit(X, y, neighbors=lists, checkpoint=tmp_path)
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"holds files that no fit has kept there \(thesis.txt\)"):
+        SLNE(**EASY).fit(*blobs(), checkpoint=tmp_path)
+    Checkpoint(tmp_path).remove()
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+    for wrong, message in [(3, "checkpoint=3 must be"), (tmp_path / "thesis.txt", "thesis.txt")]:
+        with pytest.raises((ValueError, OSError), match=message):
+            SLNE(**EASY).fit(*blobs(), checkpoint=wrong)
+    with pytest.raises(ValueError, match="minutes=-1"):
+        Checkpoint(tmp_path, minutes=-1)
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "checkpoint.json").write_text('{"format": 99, "seed": 0}')
+    with pytest.raises(ValueError, match="has format 99"):
+        SLNE(**EASY).fit(*blobs(), checkpoint=tmp_path / "later")
+
+
+@pytest.mark.parametrize("learner", [SLNE(n_neighbors=10, max_epochs=3, tol=0), None])
+def test_without_a_seed_the_folder_keeps_one(tmp_path, monkeypatch, learner):
+    """None asks for any seed; a second start must draw the first one's."""
+    X, y = blobs(n=700)
+    keep = Checkpoint(tmp_path, minutes=0)
+    if learner is None:
+        learner = SoftVotingKNN(SLNE(n_neighbors=10, max_epochs=3), preprocess=Preprocess(8))
+    with monkeypatch.context() as patch:
+        cut_at(patch, 5)
+        with pytest.raises(Cut):
+            clone(learner).fit(X, y, checkpoint=keep)
+    model = clone(learner).fit(X, y, checkpoint=keep)
+    seed = json.loads((tmp_path / "checkpoint.json").read_text())["seed"]
+    expected = clone(learner).set_params(random_state=seed).fit(X, y)
+    one, two = (getattr(m, "similarity_", m).matrix_ for m in (model, expected))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_the_classifier_keeps_rows_lists_and_both_fits(tmp_path, monkeypatch):
+    X, y = blobs(n=700)
+    names = np.array(["wren", "owl", "kite", "tern"])[y]
+    model = SoftVotingKNN(
+        SLNE(n_neighbors=10, max_epochs=2), preprocess=Preprocess(8), hub_share=0.5, random_state=0
+    )
+    whole = clone(model).fit(X, names)
+    first = clone(model).fit(X, names, checkpoint=tmp_path)
+    files = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.safetensors")}
+    assert files == {
+        "preprocessed.safetensors", "neighbors.safetensors", "learner/learning.safetensors",
+        "held-out/learner/learning.safetensors",
+    }  # fmt: skip
+    cut_at(monkeypatch, 1)  # no step is taken again
+    again = clone(model).fit(X, names, checkpoint=tmp_path)
+    for other in (first, again):
+        np.testing.assert_array_equal(other.predict_proba(X), whole.predict_proba(X))
+        assert other.vote_ == whole.vote_
+    with pytest.raises(ValueError, match="X differs"):
+        clone(model).fit(X + 1, names, checkpoint=tmp_path)
+
+
+def test_a_transformer_that_no_file_can_hold_is_done_again(tmp_path):
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = blobs(n=200)
+    model = SoftVotingKNN(SLNE(**EASY), preprocess=StandardScaler(), vote="power", random_state=0)
+    one, two = (clone(model).fit(X, y, checkpoint=tmp_path).predict_proba(X) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_members_in_progress_are_kept(tmp_path, monkeypatch):
+    """The folder of an ensemble holds checkpoints while a member is learned, and none after."""
+    X, y = blobs(n=700, dims=12, spread=1.5)
+    monkeypatch.setattr("nearkin.io.checkpoint.MINUTES", 0)
+    ensemble = SLDE(SLNE(**EASY), n_members=2, random_state=0, cache_dir=tmp_path)
+    taken = []
+    take = trainer.Learner.take
+
+    def counting(self, *arguments):
+        taken.append(1)
+        return take(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        cut_at(patch, 8)
+        with pytest.raises(Cut):
+            clone(ensemble).fit(X, y)
+    assert (tmp_path / "unfinished-0000").is_dir()
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Learner, "take", counting)
+        model = clone(ensemble).fit(X, y)
+    assert len(taken) == 2 * 9 - 7
+    whole = SLDE(SLNE(**EASY), n_members=2, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.matrix_, whole.matrix_)
+    assert not list(tmp_path.glob("unfinished*"))
+
+
+def test_cross_validation_is_not_touched():
+    """A checkpoint is told to `fit`, so copies of an estimator share no folder."""
+    X, y = blobs(n=200)
+    model = SoftVotingKNN(SLNE(**EASY), vote="power")
+    assert not [name for name in model.get_params() if "checkpoint" in name]
+    assert cross_val_score(model, X, y, cv=2, error_score="raise").min() > 0.5
+
+
+def test_what_a_killed_writer_left_is_swept(tmp_path):
+    target = tmp_path / "model.safetensors"
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    gone = tmp_path / f".model.{dead.pid}.part.safetensors"
+    others = [
+        tmp_path / f".model.{os.getppid()}.part.safetensors",  # at work, or might be
+        tmp_path / f".model2.{dead.pid}.part.safetensors",
+        tmp_path / ".model.part.safetensors",
+    ]
+    for path in [gone, *others]:
+        path.write_text("half")
+    with replacing(target) as aside:
+        aside.write_text("whole")
+    assert sorted(tmp_path.iterdir()) == sorted([target, *others])
+
+
+def test_ctrl_c_leaves_a_model_and_the_checkpoint(tmp_path, monkeypatch, capsys):
+    """The command saves what it has; given again, it goes on as if nothing had been."""
+    X, y = blobs(n=700)
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    kept, command = tmp_path / "kept", ["train", str(tmp_path / "data.npz"), "--epochs", "3"]
+    durable = ["--checkpoint", str(kept), "--checkpoint-minutes", "0"]
+
+    def train(name, *options, code=None):
+        ended = app([*command, "--out", str(tmp_path / name), *options], standalone_mode=False)
+        assert ended == code
+        return nearkin.load(tmp_path / name).similarity_.matrix_
+
+    whole = train("whole.safetensors")
+    with monkeypatch.context() as patch:
+        cut_at(patch, 4, KeyboardInterrupt)
+        assert not np.array_equal(train("cut.safetensors", *durable, code=130), whole)
+    assert "interrupted" in capsys.readouterr().err
+    assert (kept / "checkpoint.json").exists()
+    np.testing.assert_array_equal(train("cut.safetensors", *durable), whole)
+    assert not kept.exists()
+    with pytest.raises(ValueError, match="--checkpoint keeps the work of one fit"):
+        train("tuned.safetensors", "--tune", *durable)

@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+
+from nearkin import SLNE, Preprocess
+from nearkin.learning.constraints import along
+from nearkin.reproduction.baselines import NCA
+from samples import blobs
+
+rng = np.random.default_rng
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3, 7, 64])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_rows_along_directions(n, dims):
+    rows, directions = rng(0).normal(size=(20, dims)), rng(1).normal(size=(n, dims))
+    found = along(rows.astype(np.float32), directions.astype(np.float32))
+    np.testing.assert_allclose(found, rows @ directions.T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        NCA(1, max_iter=3),
+        SLNE(psd=True, rank=1, max_epochs=1),
+        Preprocess(1, unit_length=False),
+    ],
+)
+def test_a_row_on_a_line_stands_where_it_does_in_any_company(model):
+    X, y = blobs(n=60, dims=3)
+    line = model.fit(X, y).transform(X)
+    assert line.shape == (60, 1)
+    for seed in range(20):
+        some = rng(seed).permutation(60)[: rng(seed).integers(1, 61)]
+        np.testing.assert_array_equal(model.transform(X[some]), line[some])

@@ -1,0 +1,143 @@
+"""The blocked kernel takes the very steps of Algorithm 1."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import oracle
+from agreement import agree
+from nearkin import SLNE
+from nearkin.learning.blocks import Block
+from nearkin.learning.sampling import RULES
+from nearkin.native.quantize import rounded
+from nearkin.neighbors import nearest
+from nearkin.neighbors.partition import Partition
+from samples import blobs
+
+
+@pytest.mark.parametrize(
+    ("rule", "symmetric", "normalize", "batch_size"),
+    list(itertools.product(RULES, [False, True], [False, True], [1, 7])),
+)
+def test_every_rule_and_projection(rule, symmetric, normalize, batch_size):
+    X, y = blobs(n=330)  # more than one block, and a last block that is not full
+    lists = nearest(X, 10)[0]
+    agree(X, y, lists, rule=rule, symmetric=symmetric, normalize=normalize, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("step_size", [2.0, 10.0])
+def test_blocks_end_where_the_norm_is_about_to_be_lost(monkeypatch, step_size, symmetric):
+    cuts = []
+    monkeypatch.setattr(
+        Block, "cut", lambda block, n, cut=Block.cut: cuts.append(n) or cut(block, n)
+    )
+    X, y = blobs(n=330)
+    agree(X, y, nearest(X, 10)[0], normalize=True, step_size=step_size, symmetric=symmetric)
+    assert cuts
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3, 5])
+@pytest.mark.parametrize("step_size", [0.2, 50.0])
+def test_the_norm_is_kept_where_nothing_can_be_learned(dims, step_size):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, dims)), rng.integers(0, 4, 400)
+    model = SLNE(normalize=True, n_neighbors=20, step_size=step_size, random_state=0).fit(X, y)
+    assert np.linalg.norm(model.matrix_) == pytest.approx(np.sqrt(dims), rel=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 63, 64, 65, 255, 256, 257, 513])
+def test_block_edges(n):
+    X, y = blobs(n=n, classes=2)
+    y[:2] = 0, 1
+    if n == 2:
+        y[:] = 0, 1
+        with pytest.raises(ValueError, match="single row"):
+            SLNE().fit(X, y)
+        return
+    y[2] = 0
+    agree(X, y, nearest(X, min(8, n - 1))[0], shuffle=False)
+
+
+@pytest.mark.parametrize("rule", ["all", "softmax"])  # whose steps know no ties
+@pytest.mark.parametrize("batch_size", [1, 7])
+def test_rounding_touches_scores_and_sums_of_many_rows(rule, batch_size):
+    X, y = blobs(n=300)
+    lists = nearest(X, 12)[0]
+    rows = rounded(X)
+    compared = rows.codes[:, : X.shape[1]] * rows.scales
+    settings = {"rule": rule, "batch_size": batch_size}
+    model = agree(X, y, lists, compared=compared, rounded=True, **settings)
+    whole = agree(X, y, lists, **settings)
+    assert not np.array_equal(model.matrix_, whole.matrix_)
+
+
+def test_near_rows_together():
+    """``shuffle="local"``: the steps of Algorithm 1, cell by cell."""
+    X, y = blobs(n=300)
+    lists = nearest(X, 6)[0]
+    model = SLNE(max_epochs=1, tol=0, shuffle="local", random_state=0).fit(X, y, neighbors=lists)
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+    cut = Partition(X)
+    cells = np.linalg.norm(cut.reduce(X)[:, None] - cut.centroids, axis=2).argmin(axis=1)
+    rng = np.random.default_rng([seed, 0])
+    order, rank = rng.permutation(len(X)), rng.permutation(cells.max() + 1)
+    order = sorted(order, key=lambda i: rank[cells[i]])
+    M, _ = oracle.algorithm_1(X, y, lists, epochs=1, orders=[order], draws=[np.zeros(len(X))])
+    assert 1 < len(set(cells)) < 60
+    assert np.linalg.norm(model.matrix_ - M) <= 1e-4 * np.linalg.norm(M)
+
+
+def test_duplicate_rows_and_in_given_order():
+    X, y = blobs(n=150)
+    X[50:100] = X[:50]
+    agree(X, y, nearest(X, 8)[0], shuffle=False, epochs=4)
+
+
+def test_every_row_a_violation_and_none():
+    X, y = blobs(n=120)
+    lists = nearest(X, 8)[0]
+    assert agree(X, y, lists, margin=5.0).history_[0]["violation_rate"] == 1
+    agree(X, y, lists, margin=0.0)
+
+
+def test_softmax_step_is_the_gradient_of_its_loss():
+    """Row 0 alone can step: its targets see no impostor, its impostors no target."""
+    X = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    labels = np.array([0, 0, 0, 0, 1, 2, 3])
+    lists = np.full((7, 6), -1)
+    lists[0] = np.arange(1, 7)
+    model = SLNE(rule="softmax", max_epochs=1, shuffle=False, step_size=1e-2, random_state=0)
+    step = (model.fit(X, labels, neighbors=lists).matrix_ - np.eye(4)) / 1e-2
+
+    def loss(M):
+        scores = X[1:].astype(float) @ (X[0].astype(float) @ M)
+        return oracle.weights("softmax", scores[:3], scores[3:], 0, 0.1, 0)[2]
+
+    gradient = np.zeros((4, 4))
+    for cell in np.ndindex(4, 4):
+        nudge = np.zeros((4, 4))
+        nudge[cell] = 1e-6
+        gradient[cell] = (loss(np.eye(4) + nudge) - loss(np.eye(4) - nudge)) / 2e-6
+    np.testing.assert_allclose(step, -gradient, atol=1e-4)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.02, 0.5])
+def test_objective(margin):
+    X, y = blobs(n=90)
+    lists = nearest(X, 9)[0]
+    model = SLNE(max_epochs=2, margin=margin, random_state=1).fit(X, y, neighbors=lists)
+    expected = oracle.objective(model.matrix_.astype(float), X, y, lists, margin * model.scale_)
+    assert model.objective(X, y, neighbors=lists) == pytest.approx(expected, rel=1e-4)
+
+
+def test_rows_of_any_length_learn_the_same():
+    """Margin and step follow the mean squared length: s·X learns the same M as X."""
+    X, y = blobs()
+    lists = nearest(X, 10)[0]
+    for rule in RULES:
+        one = SLNE(rule=rule, max_epochs=2, random_state=0).fit(X, y, neighbors=lists)
+        far = SLNE(rule=rule, max_epochs=2, random_state=0).fit(20 * X, y, neighbors=lists)
+        np.testing.assert_allclose(one.matrix_, far.matrix_, atol=1e-3)

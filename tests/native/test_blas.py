@@ -1,0 +1,34 @@
+"""Matrix products in place against numpy's."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearkin.native.blas import multiply_into
+
+SIZES = st.integers(0, 9)
+
+
+@given(SIZES, SIZES, SIZES, st.booleans(), st.booleans(), st.integers(1, 5))
+@settings(deadline=None, max_examples=200)
+def test_products_of_any_shape(m, n, depth, left, right, panel):
+    """Rows that a mask has picked, too: of few of them numpy keeps odd strides."""
+    rng = np.random.default_rng(m + 10 * n + 100 * depth)
+    A, B, out = (rng.normal(size=size).astype(np.float32)
+                 for size in ((m, depth), (depth, n), (m, n)))  # fmt: skip
+    expected = 2 * A @ B - 3 * out
+    if left:
+        A = np.concatenate([A.T, A.T])[np.arange(2 * depth) < depth]
+    if right:
+        B = np.concatenate([B.T, B.T])[np.arange(2 * n) < n]
+    multiply_into(
+        out, A, B, scale=2, keep=-3, left_transposed=left, right_transposed=right, panel=panel
+    )
+    np.testing.assert_allclose(out, expected, atol=1e-4)
+
+
+def test_errors_of_blas_would_be_seen(capfd):
+    out = np.zeros((3, 3), np.float32)
+    multiply_into(out, np.ones((0, 3), np.float32), np.ones((0, 3), np.float32), keep=1,
+                  left_transposed=True)  # fmt: skip
+    assert capfd.readouterr() == ("", "")

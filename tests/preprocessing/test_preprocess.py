@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.decomposition import PCA
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from nearkin import Preprocess
+from nearkin.preprocessing import pca
+
+SHAPES = {"gram": (40, 90), "covariance": (300, 20), "sketch": (300, 60)}
+
+
+def rows(shape, seed=0):
+    rng = np.random.default_rng(seed)
+    decay = 0.9 ** np.arange(shape[1])
+    return (rng.normal(size=shape) * decay + 3).astype(np.float32)
+
+
+@parametrize_with_checks(
+    [Preprocess(), Preprocess(whitening=0.0, center=False), Preprocess(power=0.5)]
+)
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_every_way_finds_the_same_directions_as_an_svd(path, monkeypatch):
+    if path == "sketch":
+        monkeypatch.setattr(pca, "LARGEST_EXACT", 50)
+    monkeypatch.setattr(pca, "BLOCK_BYTES", 4_000)  # several blocks
+    X = rows(SHAPES[path])
+    model = Preprocess(8, whitening=1.0, unit_length=False, random_state=0).fit(X)
+    exact = PCA(8).fit(X.astype(float))
+    alike = np.abs(np.einsum("nd,nd->n", model.directions_, exact.components_))
+    np.testing.assert_allclose(alike, 1, atol=1e-3)
+    n = len(X)
+    np.testing.assert_allclose(model.variances_, exact.explained_variance_ * (n - 1) / n, rtol=1e-3)
+    np.testing.assert_allclose(model.transform(X).std(axis=0), 1, rtol=1e-3)
+
+
+@given(st.floats(0, 1), st.booleans(), st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_whitening_scales_by_the_power_of_the_variance(whitening, unit, seed):
+    X = rows((50, 6), seed)
+    Z = Preprocess(4, whitening=whitening, unit_length=unit).fit_transform(X)
+    base = Preprocess(4, whitening=0.0, unit_length=False).fit(X)
+    expected = base.transform(X) * base.variances_ ** (-whitening / 2)
+    if unit:
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(Z, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_power_is_taken_before_anything_else(path, monkeypatch):
+    if path == "sketch":
+        monkeypatch.setattr(pca, "LARGEST_EXACT", 50)
+    X = np.where(np.random.default_rng(1).random(SHAPES[path]) < 0.5, 0, rows(SHAPES[path]) - 3)
+    raised = np.sign(X) * np.abs(X) ** np.float32(0.5)
+    expected = Preprocess(5, random_state=0).fit_transform(raised)
+    for given_as in (np.asarray, sparse.csr_array):
+        model = Preprocess(5, power=0.5, random_state=0).fit(given_as(X))
+        np.testing.assert_allclose(model.transform(given_as(X)), expected, atol=2e-4)
+    with pytest.raises(ValueError, match="power=0 must be"):
+        Preprocess(power=0).fit(X)
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_sparse_half_precision_and_mapped(path, tmp_path, monkeypatch):
+    if path == "sketch":
+        monkeypatch.setattr(pca, "LARGEST_EXACT", 50)
+    X = np.where(np.random.default_rng(1).random(SHAPES[path]) < 0.7, 0, rows(SHAPES[path]))
+    X = X.astype(np.float16).astype(np.float32)  # exact in half precision
+    expected = Preprocess(5, random_state=0).fit_transform(X)
+    np.save(tmp_path / "x.npy", X.astype(np.float16))
+    for other in (sparse.csr_array(X), sparse.csc_array(X), np.load(tmp_path / "x.npy", "r")):
+        Z = Preprocess(5, random_state=0).fit_transform(other)
+        assert Z.dtype == np.float32
+        np.testing.assert_allclose(Z, expected, atol=2e-3)
+
+
+def test_to_a_file(tmp_path):
+    X = rows((50, 6))
+    model = Preprocess(3).fit(X)
+    mapped = model.transform(X, out=tmp_path / "z.npy")
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, model.transform(X))
+    assert [p.name for p in tmp_path.iterdir()] == ["z.npy"]
+
+
+def test_directions_without_variance_stay_silent():
+    X = np.repeat(rows((30, 3)), 2, axis=1)  # rank 3 in six columns
+    Z = Preprocess(whitening=1.0, unit_length=False).fit_transform(X)
+    assert np.abs(Z[:, 3:]).max() < 1e-2
+    constant = np.ones((5, 3), np.float32)
+    np.testing.assert_array_equal(Preprocess().fit_transform(constant), np.zeros((5, 3)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_components": 7}, "at most 6 directions"),
+        ({"n_components": 0}, "n_components=0"),
+        ({"n_components": 2.5}, r"n_components=2\.5 must be a whole number"),
+        ({"whitening": -0.1}, "whitening=-0.1"),
+        ({"whitening": 1.1}, "whitening=1.1"),
+    ],
+)
+def test_bad_parameters(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Preprocess(**settings).fit(rows((50, 6)))
+
+
+def test_a_large_mean_is_no_direction():
+    """Fewer rows than columns: the rounded mean leaves a trace that whitening must not blow up."""
+    rng = np.random.default_rng(0)
+    X, Q = ((rng.normal(size=(n, 200)) + 1e4).astype(np.float32) for n in (50, 20))
+    made = Preprocess(whitening=1.0, unit_length=False).fit(X).transform(Q)
+    assert np.abs(made).max() < 10
+
+
+def test_entries_that_are_given_in_parts():
+    parts = sparse.csr_array(([1.0, 3.0, 4.0], [0, 0, 1], [0, 2, 3]), shape=(2, 2))
+    model = Preprocess(power=0.5, center=False, whitening=0.0, unit_length=False).fit(parts)
+    whole = model.fit(parts.toarray()).transform(parts.toarray())
+    np.testing.assert_allclose(model.fit(parts).transform(parts), whole, atol=1e-6)
+    assert parts.nnz == 3
