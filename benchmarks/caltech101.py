@@ -145,7 +145,7 @@ def svm(problem):
 
 
 def shortlist(X, Q, k):
-    return nearest(X, min(k, len(X)), queries=Q)[0]
+    return nearest(X, min(k, len(X)), queries=Q)[1]
 
 
 def judge(parts, classes):

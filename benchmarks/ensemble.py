@@ -36,8 +36,8 @@ class Data:
     def __init__(self, X, y, Q, truth):
         self.X, self.y, self.Q, self.truth = X, y, Q, truth
         self.k = min(K, len(X) - 1)
-        self.lists = nearest(X, self.k)[0]
-        self.near = nearest(X, self.k, queries=Q)[0]
+        self.lists = nearest(X, self.k)[1]
+        self.near = nearest(X, self.k, queries=Q)[1]
 
     def accuracy(self, scores):
         """Per cent, from the scores of the test rows' neighbours."""
@@ -124,7 +124,7 @@ def speed(rows=20_000, D=1_000, k=50):
     from learner import clustered
 
     X, y = clustered(rows, D)
-    lists = nearest(X, k)[0]
+    lists = nearest(X, k)[1]
     times = {}
     for name, model in {
         "SL-NE 1 × 1000-d": SLNE(n_neighbors=k, max_epochs=20, tol=0, random_state=0),

@@ -72,7 +72,7 @@ def random_lists(rows: int, k: int) -> np.ndarray:
 
 def by_rows(rows: int, exact: int) -> Point:
     X, y = World(D, CLASSES).sample(rows)
-    found, (lists, _) = seconds(lambda: nearest(X, K, index="cells"))
+    found, (_, lists) = seconds(lambda: nearest(X, K, index="cells"))
     point = epoch(X, y, lists) | {"cells s": found}
     if rows <= exact:
         point["exact s"] = seconds(lambda: nearest(X, K, index="exact"))[0]
@@ -89,7 +89,7 @@ def by_neighbors(k: int, rows: int) -> Point:
 
 def by_classes(classes: int, rows: int) -> Point:
     X, y = World(D, classes).sample(rows)
-    return epoch(X, y, nearest(X, K, index="exact")[0])
+    return epoch(X, y, nearest(X, K, index="exact")[1])
 
 
 def slope(xs: list[int], ys: list[float]) -> float:

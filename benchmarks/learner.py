@@ -103,7 +103,7 @@ def compare(n):
           " limit")  # fmt: skip
     for D, k in CASES:
         X, y = clustered(n if D < 3_000 else n // 2, D)
-        hoods = neighborhoods(nearest(X, k)[0], y)
+        hoods = neighborhoods(nearest(X, k)[1], y)
         made = learner(X, hoods)
         peak = machine.product_peak()  # each time: the machine is not always equally quick
         fast, slow, stepped = race(X, hoods, made)
@@ -129,7 +129,7 @@ def growth(D, k=50, classes=100, rounds=10):
     made = {}
     for n in (10_000, 50_000, 200_000):
         X, y = World(D, classes).sample(n)
-        hoods = neighborhoods(nearest(X, k)[0], y)
+        hoods = neighborhoods(nearest(X, k)[1], y)
         made[n] = [learner(X, hoods, **settings) for settings in ORDERS.values()]
     turns = [{n: [one_run(m, 8_192)[0] for m in made[n]] for n in made} for _ in range(rounds)]
     for n, (first, *_) in made.items():

@@ -26,7 +26,7 @@ def stage(name: str, path: str, k: int, index: str) -> int:
     n = len(X)
     y = np.random.default_rng(0).integers(0, 20, n)
     small = SLNE(n_neighbors=5, max_epochs=1).fit(np.array(X[:200]), y[:200])  # compile
-    small.fit(X[:200], y[:200], neighbors=nearest(X[:200], 5)[0])
+    small.fit(X[:200], y[:200], neighbors=nearest(X[:200], 5)[1])
     lists = np.random.default_rng(0).integers(0, n, (n, k), np.int32) if name != "neighbours" else 0
     graph = neighborhoods(lists, y) if name == "learning" else None
     work = {

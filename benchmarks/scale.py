@@ -89,7 +89,7 @@ def shortlists_of(work: Path, X: Any, Q: Any) -> Any:
     path = work / "shortlists.npy"
     if not path.exists():
         with replacing(path) as aside:
-            np.save(aside, NeighborIndex(X).nearest(VOTERS, Q)[0])
+            np.save(aside, NeighborIndex(X).nearest(VOTERS, Q)[1])
     return np.load(path)
 
 
@@ -139,7 +139,7 @@ def hashing(X: Any, k: int, sample: int) -> None:
     lists = int(4 * len(part) ** 0.5)
     inverted = f"IVF{lists},Flat;nprobe={lists // 16}"
     for index in ("exact", "cells;recall=0.93", inverted, "HNSW32", "LSH"):
-        told(f"  {index}", lambda index=index: nearest(part, k, index=index)[0],
+        told(f"  {index}", lambda index=index: nearest(part, k, index=index)[1],
              lambda found: f"recall {recall(part, found, sample=200):.3f}")  # fmt: skip
 
 
@@ -170,8 +170,8 @@ def main() -> None:
     lists = told(
         "neighbours",
         lambda: nearest(X, given.k, index=f"cells;recall={given.recall}", out=work / f"k{given.k}"),
-        lambda found: f"recall {recall(X, found[0], sample=300):.3f}",
-    )[0]
+        lambda found: f"recall {recall(X, found[1], sample=300):.3f}",
+    )[1]
     hoods = told("graph", lambda: graph_of(work, X, lists, y), lambda g:
                  f"mean degree {g.degrees.mean():.0f}, {g.n_hubs} hubs")  # fmt: skip
     near = told("shortlists of the queries", lambda: shortlists_of(work, X, Q))

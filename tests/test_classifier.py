@@ -186,7 +186,7 @@ def test_all_of_the_interface_with_strings_and_frames():
     assert top.shape == (200, 3)
     np.testing.assert_array_equal(top[:, 0], model.predict(frame))
     assert all(len(set(row)) == 3 for row in top.tolist())
-    indices, scores = model.kneighbors(frame[:5], 10)
+    scores, indices = model.kneighbors(frame[:5], 10)
     assert indices.shape == scores.shape == (5, 10)
     assert (np.diff(scores, axis=1) <= 0).all()
     expected = np.einsum("nd,nkd->nk", X[:5] @ model.similarity_.matrix_, X[indices])
@@ -267,7 +267,7 @@ def test_missing_neighbours_do_not_vote_whatever_the_similarity(vote):
     X, y = blobs(n=200)
     order = np.argsort(y, kind="stable")  # the last row is of the last class
     X, y = X[order], y[order]
-    lists = nearest(X[:-1], 8, queries=X)[0]
+    lists = nearest(X[:-1], 8, queries=X)[1]
     lists[np.random.default_rng(0).random(lists.shape) < 0.6] = -1
     model = SoftVotingKNN(NoMatrix(), vote=vote).fit(X, y)
     plain = SoftVotingKNN(vote=vote).fit(X, y)
@@ -313,12 +313,12 @@ def test_a_learner_that_knows_nothing_of_neighbours():
 def test_neighbours_given():
     X, y = blobs(n=300)
     train, test = slice(0, 250), slice(250, 300)
-    lists = nearest(X[train], 50)[0]
+    lists = nearest(X[train], 50)[1]
     given_lists = SoftVotingKNN(SLNE(max_epochs=2), random_state=0)
     given_lists.fit(X[train], y[train], neighbors=lists)
     found = SoftVotingKNN(SLNE(max_epochs=2), random_state=0).fit(X[train], y[train])
     np.testing.assert_array_equal(given_lists.predict(X[test]), found.predict(X[test]))
-    near = nearest(X[train], 50, queries=X[test])[0]
+    near = nearest(X[train], 50, queries=X[test])[1]
     np.testing.assert_array_equal(found.predict(X[test], neighbors=near), found.predict(X[test]))
     with pytest.raises(ValueError, match="one list for each of the 50"):
         found.predict(X[test], neighbors=near[:3])
@@ -330,7 +330,7 @@ def test_neighbours_given():
 def test_a_graph_votes_as_its_lists_do(kind, monkeypatch):
     X, y = blobs(n=300)
     model = SoftVotingKNN(SLNE(max_epochs=2), random_state=0).fit(X[:250], y[:250])
-    lists = np.sort(nearest(X[:250], 20, queries=X[250:])[0], axis=1)
+    lists = np.sort(nearest(X[:250], 20, queries=X[250:])[1], axis=1)
     lists[np.arange(20) >= np.random.default_rng(0).integers(0, 21, (50, 1))] = -1
     lists[0], lists[7] = -1, -1
     row, place = np.nonzero(lists >= 0)
@@ -432,7 +432,7 @@ def test_bad_questions():
     ]:
         with pytest.raises(ValueError, match=message):
             call()
-    assert model.set_params(n_neighbors=51).kneighbors(X, 51)[0].shape == (80, 51)
+    assert model.set_params(n_neighbors=51).kneighbors(X, 51)[1].shape == (80, 51)
     with pytest.warns(UserWarning, match="all of them vote"):
         SoftVotingKNN(n_neighbors=81, vote="power").fit(X, y)
     with pytest.warns(UserWarning, match=r"similarity\.n_neighbors=80 .* 79 are used") as told:
@@ -444,10 +444,10 @@ def test_hub_correction_takes_off_the_mean_similarity_of_the_surroundings():
     X, y = blobs(n=200)
     learner = SLNE(n_neighbors=10, max_epochs=2)
     model = SoftVotingKNN(learner, hub_share=0.5, vote="power", random_state=0).fit(X, y)
-    M, near = model.similarity_.matrix_.astype(float), nearest(X, 50)[0]
+    M, near = model.similarity_.matrix_.astype(float), nearest(X, 50)[1]
     expected = [0.5 * np.mean(X[row] @ M @ x) for row, x in zip(near, X)]
     np.testing.assert_allclose(model.hub_bias_, expected, rtol=1e-3, atol=1e-5)
-    indices, scores = model.kneighbors(X[:3], 7)
+    scores, indices = model.kneighbors(X[:3], 7)
     pairs = np.einsum("nd,nkd->nk", X[:3] @ M, X[indices])
     np.testing.assert_allclose(scores, pairs - model.hub_bias_[indices], atol=1e-4)
     with pytest.raises(ValueError, match=r"hub_share=0\.5 needs a similarity with matrix_"):
@@ -489,7 +489,7 @@ def test_added_rows_vote_as_if_they_had_always_been_there(hub_share):
     # Rows preprocessed in other portions differ in the last bit.
     one, two = (m.predict_proba(X[300:]) for m in (model, fresh))
     np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
-    one, two = (np.sort(m.kneighbors(X[300:])[0]) for m in (model, fresh))
+    one, two = (np.sort(m.kneighbors(X[300:])[1]) for m in (model, fresh))
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(learner.matrix_, matrix)
     votes = np.zeros((100, 6))  # the same by hand
@@ -526,7 +526,7 @@ def test_without_a_similarity_it_is_plain_k_nearest_neighbours():
     """Also where rows differ in length, of which inner products would prefer the long ones."""
     X, y = load_digits(return_X_y=True)
     plain = SoftVotingKNN(n_neighbors=5, vote="top", sharpness=5).fit(X[:1200], y[:1200])
-    nearest_one = X[plain.kneighbors(X[1200:], 1)[0][:, 0]]
+    nearest_one = X[plain.kneighbors(X[1200:], 1)[1][:, 0]]
     theirs = NearestNeighbors(n_neighbors=1).fit(X[:1200]).kneighbors(X[1200:])[0]
     np.testing.assert_allclose(np.linalg.norm(X[1200:] - nearest_one, axis=1), theirs[:, 0])
     assert plain.score(X[1200:], y[1200:]) > 0.95
@@ -535,7 +535,7 @@ def test_without_a_similarity_it_is_plain_k_nearest_neighbours():
 def test_without_a_similarity_unit_rows_have_their_cosine():
     X, y = blobs(n=200)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    indices, scores = SoftVotingKNN(vote="power").fit(unit, y).kneighbors(unit[:20], 7)
+    scores, indices = SoftVotingKNN(vote="power").fit(unit, y).kneighbors(unit[:20], 7)
     expected = np.einsum("nd,nkd->nk", unit[:20], unit[indices])
     np.testing.assert_allclose(scores, expected, atol=1e-5)
 
@@ -565,7 +565,7 @@ def test_rows_that_judge_do_not_vote_for_themselves():
     """Lists as other tools give them begin with the row itself."""
     X, _ = blobs(n=300)
     y = np.random.default_rng(0).integers(0, 3, 300)  # nothing to learn
-    lists = nearest(X, 7)[0]
+    lists = nearest(X, 7)[1]
     with_self = np.c_[np.arange(300, dtype=np.int32), lists]
     for share in (0.0, 0.5):
         model = SoftVotingKNN(random_state=0, hub_share=share)
@@ -578,7 +578,7 @@ def test_rows_that_judge_do_not_vote_for_themselves():
 @pytest.mark.parametrize("form", [np.uint8, np.uint16, np.int64, list, pd.DataFrame])
 def test_lists_of_any_form_give_the_same_model(form):
     X, y = blobs(n=256)
-    lists = nearest(X, 7)[0]
+    lists = nearest(X, 7)[1]
     given = {list: lists.tolist(), pd.DataFrame: pd.DataFrame(lists)}.get(form)
     given = lists.astype(form) if given is None else given
 

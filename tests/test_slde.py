@@ -54,7 +54,7 @@ def test_a_member_is_slne_on_the_projected_rows(data):
     """In the units of the whole data: margin and step as they are for rows of this length."""
     X, y = data
     P = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 5)))[0].T.astype(np.float32)
-    lists = nearest(X, 10)[0]
+    lists = nearest(X, 10)[1]
     model = SLDE(SLNE(shuffle=False, **EASY), projection=[P]).fit(X, y, neighbors=lists)
     Z = X @ P.T
     M, _ = oracle.algorithm_1(Z, y, lists, epochs=3)
@@ -97,7 +97,7 @@ def test_a_learner_without_a_matrix_is_refused(data):
 
 def test_joint_refinement_lowers_the_objective(data):
     X, y = data
-    lists = nearest(X, 10)[0]
+    lists = nearest(X, 10)[1]
     settings = {"n_members": 3, "random_state": 0}
     apart = SLDE(SLNE(rule="all", **EASY), **settings).fit(X, y, neighbors=lists)
     joint = SLDE(SLNE(rule="all", **EASY), joint_epochs=3, **settings).fit(X, y, neighbors=lists)
@@ -115,7 +115,7 @@ def test_joint_refinement_lowers_the_objective(data):
 def test_a_joint_step_sees_the_other_members(data):
     """One round over the second of two members, against Algorithm 1 with offsets in numpy."""
     X, y = data
-    lists = nearest(X, 10)[0]
+    lists = nearest(X, 10)[1]
     A, B = np.eye(12, dtype=np.float32)[:6], np.eye(12, dtype=np.float32)[6:]
     base = SLNE(rule="all", n_neighbors=10, max_epochs=1, tol=0, shuffle=False, step_size=2.0)
     plain = SLDE(base, projection=[A, B]).fit(X, y, neighbors=lists)
@@ -403,7 +403,7 @@ def test_more_neighbours_than_rows(data, own_neighbors):
     np.testing.assert_array_equal(many.matrix_, all_others.matrix_)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # lists that are there, and learners that ask for none
-        SLDE(SLNE(n_neighbors=500, max_epochs=1)).fit(X, y, neighbors=nearest(X, 10)[0])
+        SLDE(SLNE(n_neighbors=500, max_epochs=1)).fit(X, y, neighbors=nearest(X, 10)[1])
         few = np.concatenate([X[y == label][:10] for label in np.unique(y)])
         labels = np.repeat(np.arange(len(np.unique(y))), 10)
         SLDE(NeighborhoodComponentsAnalysis(max_iter=5), n_members=2).fit(few, labels)

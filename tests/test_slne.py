@@ -31,7 +31,7 @@ def test_learning_helps_new_rows(rule):
     X, y = blobs(n=900, dims=20, spread=1.0)
     train, test = slice(0, 600), slice(600, 900)
     model = SLNE(rule=rule, step_size=0.5, random_state=0).fit(X[train], y[train])
-    near = nearest(X[train], 50, queries=X[test])[0]
+    near = nearest(X[train], 50, queries=X[test])[1]
     votes = Vote("softmax", 0.05)
 
     def accuracy(M):
@@ -387,7 +387,7 @@ def test_partial_fit_learns_a_new_class():
     old, new, test = (np.flatnonzero(m) for m in _thirds(y))
     model = SLNE(rule="softmax", step_size=0.5, random_state=0).fit(X[old], y[old])
     train = np.concatenate([old, new])
-    near = nearest(X[train], 30, queries=X[test])[0]
+    near = nearest(X[train], 30, queries=X[test])[1]
 
     def accuracy():
         scores = model.neighbor_scores(X[test], X[train], near)
@@ -435,7 +435,7 @@ def test_partial_fit_begins_with_anything():
 @pytest.mark.parametrize("lists", ["array", "graph"])
 def test_partial_fit_after_ready_made_lists(data, lists):
     X, y = data
-    near = nearest(X[:200], 8)[0]
+    near = nearest(X[:200], 8)[1]
     given = as_graph(near, 200) if lists == "graph" else near
     settings = {"n_neighbors": 8, "random_state": 0, "max_epochs": 2}
     model = SLNE(**settings).fit(X[:200], y[:200], neighbors=given)
@@ -477,7 +477,7 @@ def test_normalised_whatever_the_length_of_rows(data, length, symmetric):
 
 def test_a_graph_with_repeated_entries_stays_as_it_is(data):
     X, y = data
-    lists = nearest(X, 7)[0]
+    lists = nearest(X, 7)[1]
     twice, n = np.c_[lists, lists], len(X)
     graph = sparse.csr_array(
         (np.ones(twice.size), twice.ravel(), np.arange(n + 1) * 14), shape=(n, n)

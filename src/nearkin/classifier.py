@@ -213,7 +213,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._cached_index = None
         n = len(codes)
         self._correct_hubs(
-            self._index.nearest(min(NEAR, n - 1))[0] if self.hub_share and n > 1 else None
+            self._index.nearest(min(NEAR, n - 1))[1] if self.hub_share and n > 1 else None
         )
         return self
 
@@ -268,7 +268,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             learner = no_more_than_rows(learner, n, "similarity.n_neighbors")
         k = min(max(self.n_neighbors, learner, NEAR if self.hub_share else 0), n - 1)
         made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
-        return keep.lists(made_from, lambda: self._index.nearest(k)[0])
+        return keep.lists(made_from, lambda: self._index.nearest(k)[1])
 
     @property
     def _accepted(self) -> dict[str, Any]:
@@ -355,7 +355,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         return applied(self.preprocess_, rows)
 
     def _shortlist(self, queries: Array) -> NDArray[np.int32]:
-        return self._index.nearest(min(self.n_neighbors, len(self.database_)), queries)[0]
+        return self._index.nearest(min(self.n_neighbors, len(self.database_)), queries)[1]
 
     def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
         if self.similarity_ is None:
@@ -421,24 +421,23 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, rerank: bool = True
-    ) -> tuple[NDArray[np.int32], Array]:
+    ) -> tuple[Array, NDArray[np.int32]]:
         """The most similar database rows: the shortlist, re-ranked, or as it is.
 
         Returns
         -------
-        indices, similarities : (m, n_neighbors) arrays
-            Most similar first; with ``rerank=False``, nearest first. Indices come before
-            similarities, unlike in scikit-learn. Where an approximate index found fewer rows,
-            ``-1`` and −inf fill the places.
+        similarities, indices : (m, n_neighbors) arrays
+            Most similar first; with ``rerank=False``, nearest first. Where an approximate index
+            found fewer rows, −inf and ``-1`` fill the places.
         """
         queries = self._queries(X)
         n = self._wanted(n_neighbors)
         indices = self._shortlist(queries)
         scores = self._scores(queries, indices)
         if not rerank:
-            return indices[:, :n], scores[:, :n]
+            return scores[:, :n], indices[:, :n]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
-        return np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1)
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
 
     def _wanted(self, n_neighbors: int | None) -> int:
         """How many of the shortlist `kneighbors` is to give."""

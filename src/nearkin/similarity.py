@@ -101,7 +101,7 @@ class NeighborhoodSimilarity(BilinearSimilarity):
         if len(labels) != len(rows):
             raise ValueError(f"y has {len(labels)} labels where X has {len(rows)} rows")
         if neighbors is None:
-            neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[0]  # type: ignore[attr-defined]
+            neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[1]  # type: ignore[attr-defined]
         graph = neighborhoods(neighbors, labels).arrays
         scores = pairs.edge_scores(rows, graph, self.matrix_)
         return pairs.objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]

@@ -308,7 +308,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         if self.own_neighbors:
             return None, held, voters
         if neighbors is None:
-            neighbors = nearest(rows, k, index=self.index, verbose=self.verbose)[0]
+            neighbors = nearest(rows, k, index=self.index, verbose=self.verbose)[1]
         if self.weights == "accuracy":
             held, voters = hold_out(neighbors, labels, HELD_OUT, rng)
         limit = getattr(self._prototype, "hub_limit", None)

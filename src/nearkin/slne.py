@@ -383,7 +383,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         k = no_more_than_rows(self.n_neighbors, len(rows))
 
         def search() -> NDArray[np.int32]:
-            return nearest(rows, k, index=self.index, verbose=self.verbose)[0]
+            return nearest(rows, k, index=self.index, verbose=self.verbose)[1]
 
         made_from = {"n_neighbors": k, "index": self.index, "X": all_rows}
         return keep.lists(made_from, search)

@@ -198,8 +198,8 @@ class _Split:
         self.rows, self.labels = np.ascontiguousarray(rows[~held]), labels[~held]
         self.queries, self.truth = np.ascontiguousarray(rows[held]), labels[held]
         index = NeighborIndex(self.rows)
-        self.lists = index.nearest(k)[0]
-        self.near = index.nearest(k, self.queries)[0]
+        self.lists = index.nearest(k)[1]
+        self.near = index.nearest(k, self.queries)[1]
 
     def plain(self) -> "_Scores":
         """Scores by rank alone."""

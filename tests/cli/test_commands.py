@@ -188,7 +188,7 @@ def test_classify_and_search(files, tmp_path):
     assert [row["label"] for row in read] == [row["labels"][0] for row in rows]
     found = answer("search", model, asked, "--n", 4)["queries"]
     for rerank, kind in ((False, "plain"), (True, "learned")):
-        near = fitted.kneighbors(X, 4, rerank=rerank)[0]
+        near = fitted.kneighbors(X, 4, rerank=rerank)[1]
         assert [[hit["row"] for hit in entry[kind]] for entry in found] == near.tolist()
 
 

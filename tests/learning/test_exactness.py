@@ -22,7 +22,7 @@ from samples import blobs
 )
 def test_every_rule_and_projection(rule, symmetric, normalize, batch_size):
     X, y = blobs(n=330)  # more than one block, and a last block that is not full
-    lists = nearest(X, 10)[0]
+    lists = nearest(X, 10)[1]
     agree(X, y, lists, rule=rule, symmetric=symmetric, normalize=normalize, batch_size=batch_size)
 
 
@@ -34,7 +34,7 @@ def test_blocks_end_where_the_norm_is_about_to_be_lost(monkeypatch, step_size, s
         Block, "cut", lambda block, n, cut=Block.cut: cuts.append(n) or cut(block, n)
     )
     X, y = blobs(n=330)
-    agree(X, y, nearest(X, 10)[0], normalize=True, step_size=step_size, symmetric=symmetric)
+    agree(X, y, nearest(X, 10)[1], normalize=True, step_size=step_size, symmetric=symmetric)
     assert cuts
 
 
@@ -57,14 +57,14 @@ def test_block_edges(n):
             SLNE().fit(X, y)
         return
     y[2] = 0
-    agree(X, y, nearest(X, min(8, n - 1))[0], shuffle=False)
+    agree(X, y, nearest(X, min(8, n - 1))[1], shuffle=False)
 
 
 @pytest.mark.parametrize("rule", ["all", "softmax"])  # whose steps know no ties
 @pytest.mark.parametrize("batch_size", [1, 7])
 def test_rounding_touches_scores_and_sums_of_many_rows(rule, batch_size):
     X, y = blobs(n=300)
-    lists = nearest(X, 12)[0]
+    lists = nearest(X, 12)[1]
     rows = rounded(X)
     compared = rows.codes[:, : X.shape[1]] * rows.scales
     settings = {"rule": rule, "batch_size": batch_size}
@@ -76,7 +76,7 @@ def test_rounding_touches_scores_and_sums_of_many_rows(rule, batch_size):
 def test_near_rows_together():
     """``shuffle="local"``: the steps of Algorithm 1, cell by cell."""
     X, y = blobs(n=300)
-    lists = nearest(X, 6)[0]
+    lists = nearest(X, 6)[1]
     model = SLNE(max_epochs=1, tol=0, shuffle="local", random_state=0).fit(X, y, neighbors=lists)
     seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
     cut = Partition(X)
@@ -92,12 +92,12 @@ def test_near_rows_together():
 def test_duplicate_rows_and_in_given_order():
     X, y = blobs(n=150)
     X[50:100] = X[:50]
-    agree(X, y, nearest(X, 8)[0], shuffle=False, epochs=4)
+    agree(X, y, nearest(X, 8)[1], shuffle=False, epochs=4)
 
 
 def test_every_row_a_violation_and_none():
     X, y = blobs(n=120)
-    lists = nearest(X, 8)[0]
+    lists = nearest(X, 8)[1]
     assert agree(X, y, lists, margin=5.0).history_[0]["violation_rate"] == 1
     agree(X, y, lists, margin=0.0)
 
@@ -127,7 +127,7 @@ def test_softmax_step_is_the_gradient_of_its_loss():
 @pytest.mark.parametrize("margin", [0.0, 0.02, 0.5])
 def test_objective(margin):
     X, y = blobs(n=90)
-    lists = nearest(X, 9)[0]
+    lists = nearest(X, 9)[1]
     model = SLNE(max_epochs=2, margin=margin, random_state=1).fit(X, y, neighbors=lists)
     expected = oracle.objective(model.matrix_.astype(float), X, y, lists, margin * model.scale_)
     assert model.objective(X, y, neighbors=lists) == pytest.approx(expected, rel=1e-4)
@@ -136,7 +136,7 @@ def test_objective(margin):
 def test_rows_of_any_length_learn_the_same():
     """Margin and step follow the mean squared length: s·X learns the same M as X."""
     X, y = blobs()
-    lists = nearest(X, 10)[0]
+    lists = nearest(X, 10)[1]
     for rule in RULES:
         one = SLNE(rule=rule, max_epochs=2, random_state=0).fit(X, y, neighbors=lists)
         far = SLNE(rule=rule, max_epochs=2, random_state=0).fit(20 * X, y, neighbors=lists)

@@ -36,14 +36,14 @@ def early(monkeypatch):
 @pytest.mark.parametrize("n", [40, 256, 513, 2_300])  # one block to several stretches
 def test_every_rule(early, rule, n):
     X, y = blobs(n=n)
-    agree(X, y, nearest(X, 6)[0], rule=rule)
+    agree(X, y, nearest(X, 6)[1], rule=rule)
 
 
 def test_rounded_rows(early):
     X, y = blobs(n=2_300)
     rows = rounded(X)
     compared = rows.codes[:, : X.shape[1]] * rows.scales
-    agree(X, y, nearest(X, 12)[0], rule="softmax", rounded=True, compared=compared)
+    agree(X, y, nearest(X, 12)[1], rule="softmax", rounded=True, compared=compared)
 
 
 @pytest.mark.parametrize("rounded", [False, True])
@@ -53,7 +53,7 @@ def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, visitor
         trainer.Learner, "visitors", lambda learner, threads: min(visitors, threads)
     )
     X, y = blobs(n=1_500, dims=157, spread=2)
-    lists = nearest(X, 20)[0]
+    lists = nearest(X, 20)[1]
 
     def learned(threads):
         model = SLNE(rule="softmax", rounded=rounded, max_epochs=3, tol=0, random_state=0)
@@ -108,7 +108,7 @@ def test_matrices_that_are_projected_take_one_block_at_a_time(monkeypatch, setti
     X, y = blobs()
     model = SLNE(random_state=0, **setting)
     model.scale_ = 1.0
-    hoods = neighborhoods(nearest(X, 6)[0], y)
+    hoods = neighborhoods(nearest(X, 6)[1], y)
     assert not model._learner(X, hoods, 0).ahead
 
 

@@ -100,7 +100,7 @@ def test_what_is_no_number_is_not_ruled_out():
 def test_bytes_change_nothing(monkeypatch, rule, symmetric, normalize, batch_size, threads):
     monkeypatch.setattr(trainer, "WORTH_A_MEMBER", (1, 1))
     X, y = blobs(n=300, dims=70, spread=2)
-    lists = nearest(X, 20)[0]
+    lists = nearest(X, 20)[1]
 
     def learned(rounded):
         model = SLNE(rule=rule, symmetric=symmetric, normalize=normalize, batch_size=batch_size,

@@ -27,7 +27,7 @@ def worth(monkeypatch):
 )
 def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, normalize, rounded):
     X, y = blobs(n=100, dims=257, spread=2)  # neither they nor their five lines can be divided
-    lists = nearest(X, 20)[0]
+    lists = nearest(X, 20)[1]
 
     def learned(threads):
         model = SLNE(rule=rule, symmetric=symmetric, normalize=normalize, rounded=rounded,

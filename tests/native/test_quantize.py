@@ -78,13 +78,13 @@ def test_a_step_size_that_diverges_is_named():
     X, y = blobs(n=300)
     model = SLNE(step_size=1e38, rounded=True, tol=0, random_state=0)
     with pytest.raises((FloatingPointError, ValueError), match="step_size"):
-        model.fit(X, y, neighbors=nearest(X, 8)[0])
+        model.fit(X, y, neighbors=nearest(X, 8)[1])
 
 
 @pytest.mark.parametrize("rule", ["uniform", "all", "softmax"])
 def test_what_rounded_scores_teach_serves_as_well(rule):
     X, y = blobs(n=600, dims=30, spread=2)
-    lists = nearest(X, 20)[0]
+    lists = nearest(X, 20)[1]
 
     def left(rounded):
         model = SLNE(rule=rule, rounded=rounded, max_epochs=3, tol=0, random_state=0)

@@ -23,7 +23,7 @@ def rows():
 
 @pytest.mark.parametrize("index", BACK_ENDS)
 def test_one_contract_for_all_back_ends(rows, index):
-    indices, distances = nearest(rows, 6, index=index)
+    distances, indices = nearest(rows, 6, index=index)
     assert indices.shape == distances.shape == (400, 6)
     assert indices.dtype == np.int32
     assert distances.dtype == np.float32
@@ -36,12 +36,12 @@ def test_one_contract_for_all_back_ends(rows, index):
 @pytest.mark.parametrize("index", BACK_ENDS)
 def test_queries_of_their_own(rows, index):
     queries = rows[:50] + np.float32(0.01)
-    _, distances = NeighborIndex(rows, index).nearest(5, queries)
+    distances, _ = NeighborIndex(rows, index).nearest(5, queries)
     np.testing.assert_allclose(distances, naive(rows, queries, 5), rtol=1e-4)
 
 
 def test_hashing_is_approximate_but_its_distances_are_true(rows):
-    indices, distances = nearest(rows, 5, index="LSH")
+    distances, indices = nearest(rows, 5, index="LSH")
     true = np.linalg.norm(rows[:, None] - rows[indices], axis=2)
     np.testing.assert_allclose(distances, true, rtol=1e-4)
     assert 0 < recall(rows, indices) < 1
@@ -52,7 +52,7 @@ def test_hashing_is_approximate_but_its_distances_are_true(rows):
 def test_duplicates_keep_themselves_out(n, k, seed, distinct):
     rows = np.random.default_rng(seed).integers(0, distinct, size=(n, 2)).astype(np.float32)
     k = min(k, n - 1)
-    indices, distances = nearest(rows, k)
+    distances, indices = nearest(rows, k)
     assert (indices != np.arange(n)[:, None]).all()
     assert all(len(set(row)) == k for row in indices.tolist())
     np.testing.assert_allclose(distances, naive(rows, rows, k, np.arange(n)), atol=1e-6)
@@ -61,7 +61,7 @@ def test_duplicates_keep_themselves_out(n, k, seed, distinct):
 def test_far_from_the_origin():
     """|x|² + |z|² − 2xz would lose these distances in float32."""
     rows = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32) + 1_000
-    indices, _ = nearest(rows, 5)
+    _, indices = nearest(rows, 5)
     assert recall(rows - 1_000, indices) > 0.999
 
 
@@ -69,13 +69,13 @@ def test_blocks_of_the_database_are_merged(rows, monkeypatch):
     whole = nearest(rows, 7)
     monkeypatch.setattr("nearkin.neighbors.exact.DATABASE_BYTES", 9 * 4 * 33)
     monkeypatch.setattr("nearkin.neighbors.search.QUERY_BLOCK", 29)
-    np.testing.assert_array_equal(nearest(rows, 7)[0], whole[0])
+    np.testing.assert_array_equal(nearest(rows, 7)[1], whole[1])
 
 
 def test_read_only_memory_map(rows, tmp_path):
     np.save(tmp_path / "x.npy", rows)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    np.testing.assert_array_equal(nearest(mapped, 4)[0], nearest(rows, 4)[0])
+    np.testing.assert_array_equal(nearest(mapped, 4)[1], nearest(rows, 4)[1])
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_no_folder_for_a_bad_index(rows, index, tmp_path):
 def test_one_row_has_no_neighbours():
     with pytest.raises(ValueError, match=r"X has one row.*at least two rows"):
         nearest([[1.0, 2.0]], 1)
-    assert nearest([[1.0, 2.0]], 1, queries=[[0.0, 0.0]])[0].tolist() == [[0]]
+    assert nearest([[1.0, 2.0]], 1, queries=[[0.0, 0.0]])[1].tolist() == [[0]]
 
 
 def test_auto_takes_a_recall_for_when_it_is_not_exact(rows, monkeypatch):
-    exact = nearest(rows, 5)[0]
-    np.testing.assert_array_equal(nearest(rows, 5, index="auto;recall=0.9")[0], exact)
+    exact = nearest(rows, 5)[1]
+    np.testing.assert_array_equal(nearest(rows, 5, index="auto;recall=0.9")[1], exact)
     monkeypatch.setattr("nearkin.neighbors.backends.EXACT_ROWS", 100)
-    cells = nearest(rows, 5, index="cells;recall=0.9")[0]
-    np.testing.assert_array_equal(nearest(rows, 5, index="auto;recall=0.9")[0], cells)
+    cells = nearest(rows, 5, index="cells;recall=0.9")[1]
+    np.testing.assert_array_equal(nearest(rows, 5, index="auto;recall=0.9")[1], cells)
 
 
 @pytest.mark.parametrize("X", [np.zeros(3), np.zeros((0, 3)), np.zeros((3, 0)), [["a"], ["b"]]])
@@ -148,7 +148,7 @@ def test_smallest_is_a_sort_cut_short(n, wanted, seed, ties):
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
-        ((np.zeros((400, 3), int), np.zeros((400, 3))), "is a pair.*give its first part"),
+        ((np.zeros((400, 3), int), np.zeros((400, 3))), "is a pair.*give its second part"),
         (np.zeros((399, 3), int), r"shape \(399, 3\).*with n=400, one list for each row"),
         (np.zeros(400, int), r"shape \(400,\)"),
         (np.zeros((400, 3)), "type float64"),
@@ -164,4 +164,4 @@ def test_recall_of_what_is_no_list(rows, indices, message):
 
 def test_recall_on_a_whole_number_of_rows(rows):
     with pytest.raises(ValueError, match=r"sample=2\.5 must be a whole number"):
-        recall(rows, nearest(rows, 3)[0], sample=2.5)
+        recall(rows, nearest(rows, 3)[1], sample=2.5)

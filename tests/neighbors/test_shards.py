@@ -21,7 +21,7 @@ def small_shards(monkeypatch):
 
 @pytest.mark.parametrize("wanted", [0.7, 0.95])
 def test_cells_keep_the_recall_they_promise(rows, wanted):
-    indices, distances = nearest(rows, 20, index=f"cells;recall={wanted}")
+    distances, indices = nearest(rows, 20, index=f"cells;recall={wanted}")
     assert recall(rows, indices, sample=3_000) > wanted - 0.03
     true = np.linalg.norm(rows[:, None][:50] - rows[indices[:50]], axis=2)
     np.testing.assert_allclose(distances[:50], true, rtol=1e-4)
@@ -40,14 +40,14 @@ def test_cells_look_at_fewer_rows_for_less_recall(rows):
 
 @pytest.mark.parametrize("index", ["exact", "cells", "IVF8,Flat", "HNSW16"])
 def test_shards_make_the_same_lists(rows, tmp_path, small_shards, index):
-    indices, distances = nearest(rows, 8, index=index, out=tmp_path / "near")
+    distances, indices = nearest(rows, 8, index=index, out=tmp_path / "near")
     assert isinstance(indices, np.memmap)
     assert sorted(p.name for p in (tmp_path / "near").iterdir()) == [
         "distances.npy", "indices.npy", "search.json",
     ]  # fmt: skip
     whole = nearest(rows, 8, index=index)
-    assert (indices == whole[0]).mean() > (0.99 if index == "HNSW16" else 0.9999)
-    np.testing.assert_allclose(distances, np.asarray(whole[1]), rtol=1e-3, atol=1e-4)
+    assert (indices == whole[1]).mean() > (0.99 if index == "HNSW16" else 0.9999)
+    np.testing.assert_allclose(distances, np.asarray(whole[0]), rtol=1e-3, atol=1e-4)
 
 
 def test_a_second_call_finds_the_missing_shards_only(rows, tmp_path, small_shards, monkeypatch):
@@ -68,9 +68,9 @@ def test_a_second_call_finds_the_missing_shards_only(rows, tmp_path, small_shard
 
     asked = []
     monkeypatch.setattr(shards, "find_shard", lambda s, n, t: (asked.append(n), find(s, n, t)))
-    indices, _ = nearest(rows, 8, index="cells", out=out)
+    _, indices = nearest(rows, 8, index="cells", out=out)
     assert not set(asked) & set(done)
-    np.testing.assert_array_equal(indices, kept[0])
+    np.testing.assert_array_equal(indices, kept[1])
 
 
 def test_workers_share_the_shards(rows, tmp_path, small_shards):
@@ -79,7 +79,7 @@ def test_workers_share_the_shards(rows, tmp_path, small_shards):
     mapped = np.load(path, mmap_mode="r")
     one = nearest(mapped, 8, index="cells", out=tmp_path / "one")
     two = nearest(mapped, 8, index="cells", out=tmp_path / "two", n_jobs=2)
-    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
 
 
 def test_a_folder_of_another_search_is_refused(rows, tmp_path):

@@ -84,7 +84,7 @@ def _retrieval(model: SoftVotingKNN, X: ArrayLike, truth: NDArray[Any]) -> dict[
     totals = np.array([sizes.get(label, 0) for label in truth])
     result: dict[str, Any] = {"curves": {}}
     for name, rerank in (("plain", False), ("learned", True)):
-        relevant = labels[model.kneighbors(X, rerank=rerank)[0]] == truth[:, None]
+        relevant = labels[model.kneighbors(X, rerank=rerank)[1]] == truth[:, None]
         precision, recall = metrics.precision_recall(relevant, totals)
         result["curves"][name] = {"precision": precision.tolist(), "recall": recall.tolist()}
         result[f"map_{name}"] = metrics.mean_average_precision(relevant, totals)

@@ -171,7 +171,7 @@ def _strips(split: Split) -> Iterator[str]:
     X, Q, y, truth = split
     plain = SoftVotingKNN(preprocess=_prepare(), random_state=0).fit(X, y)
     learned = _slne("softmax").fit(X, y)
-    near = {"plain": plain.kneighbors(Q, SHOWN)[0], "learned": learned.kneighbors(Q, SHOWN)[0]}
+    near = {"plain": plain.kneighbors(Q, SHOWN)[1], "learned": learned.kneighbors(Q, SHOWN)[1]}
     wrong = (y[near["plain"]] != truth[:, None]).sum(axis=1)
     for i in np.argsort(np.abs(wrong - SHOWN / 2), kind="stable")[:8]:
         strips = "".join(

@@ -152,7 +152,7 @@ def strips_of(
 
     truth, labels = matched(y, model.classes_), model.classes_[model.labels_]
     n = min(SHOWN, len(labels), model.n_neighbors)
-    plain, learned = (model.kneighbors(X, n, rerank=rerank)[0] for rerank in (False, True))
+    plain, learned = (model.kneighbors(X, n, rerank=rerank)[1] for rerank in (False, True))
     before, after = (labels[near] == truth[:, None] for near in (plain, learned))
     helped, harmed = most_changed(before, after, HELPED), most_changed(before, after, -HARMED)
     rest = np.setdiff1d(np.arange(len(truth)), [*helped, *harmed])

@@ -269,7 +269,7 @@ def _preprocess(stages: Stages, rows: _Rows, settings: Settings, base: str) -> A
 
 def _search(path: Path, X: Any, transformer: Any, k: int, index: str, verbose: int) -> None:
     rows = X if transformer is None else transformer.transform(X)
-    indices, distances = nearest(rows, k, index=index, verbose=verbose)
+    distances, indices = nearest(rows, k, index=index, verbose=verbose)
     with open(path, "wb") as file:
         np.savez(file, indices=indices, distances=distances)
 

@@ -183,12 +183,12 @@ def neighbors(
         places(out)
         X = datasets.read(rows).rows
         with interruptible("nothing is written; with a folder as --out the same command goes on"):
-            indices, distances = search.nearest(X, k, index=index, verbose=loud())
+            distances, indices = search.nearest(X, k, index=index, verbose=loud())
         with replacing(out) as aside, open(aside, "wb") as file:
             np.savez(file, indices=indices, distances=distances)
     else:
         X = datasets.read(rows).rows
         with interruptible(GOES_ON):
-            indices, _ = search.nearest(X, k, index=index, out=out, n_jobs=jobs, verbose=loud())
+            _, indices = search.nearest(X, k, index=index, out=out, n_jobs=jobs, verbose=loud())
     result = {"neighbors": str(out), "rows": len(indices), "k": k}
     emit(result | ({"recall": search.recall(X, indices)} if recall else {}), as_json)

@@ -319,7 +319,7 @@ def search(
             some = slice(0 if query in queries.lost else n)
             hits = {
                 kind: _hits(near[i, some], scores[i, some], label, stored)
-                for kind, (near, scores) in (("plain", plain), ("learned", learned))
+                for kind, (scores, near) in (("plain", plain), ("learned", learned))
             }
             result.append({"query": query} | hits)
     if report is not None:

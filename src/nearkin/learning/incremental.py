@@ -59,7 +59,7 @@ def lists_of_the_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.i
     # Building an approximate index for a few rows would take longer than searching without.
     found = build(rows, "exact" if index == "auto" else index)
     found.prepare(k)
-    return near_rows(found, rows, own, k)[0]
+    return near_rows(found, rows, own, k)[1]
 
 
 def joined(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:

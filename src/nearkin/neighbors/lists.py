@@ -7,7 +7,7 @@ from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.threads import in_threads
 from nearkin.neighbors.base import Index
 
-Neighbors = tuple[NDArray[np.int32], NDArray[np.float32]]
+Neighbors = tuple[NDArray[np.float32], NDArray[np.int32]]  # distances, indices
 
 QUERY_BLOCK = 4_096  # rows that ask at once
 
@@ -35,7 +35,7 @@ def by_distance(
         distances[lo:hi] = np.sqrt(np.take_along_axis(squared[lo:hi], order, axis=1))
 
     in_threads(sort, len(asked))
-    return indices, distances
+    return distances, indices
 
 
 def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""k nearest rows, exactly, by cells, or through any faiss index; always ``(indices, distances)``.
+"""k nearest rows, exactly, by cells, or through any faiss index; always ``(distances, indices)``.
 
 Every back end keeps one contract: ``indices`` is an (n, k) int32 array, nearest first, a row is
 never its own neighbour, ``-1`` fills places that an approximate index left empty; ``distances``
@@ -59,12 +59,12 @@ def nearest(
 
     Returns
     -------
-    indices : (m, k) int32 array, nearest first
     distances : (m, k) float32 array, Euclidean
+    indices : (m, k) int32 array, nearest first
 
     Examples
     --------
-    >>> indices, distances = nearest([[0.0], [1.0], [3.0]], k=1)
+    >>> distances, indices = nearest([[0.0], [1.0], [3.0]], k=1)
     >>> indices.ravel().tolist(), distances.ravel().tolist()
     ([1, 0, 1], [1.0, 1.0, 2.0])
     """
@@ -84,7 +84,7 @@ class NeighborIndex:
     Examples
     --------
     >>> index = NeighborIndex([[0.0], [1.0], [3.0]])
-    >>> index.nearest(1, queries=[[2.5]])[0].tolist()
+    >>> index.nearest(1, queries=[[2.5]])[1].tolist()
     [[2]]
     """
 
@@ -99,7 +99,7 @@ class NeighborIndex:
         _check_k(k, len(rows), alone)
         self._back_end.prepare(k)
         order = self._back_end.order if alone else None
-        found = np.empty((len(asked), k), np.int32), np.empty((len(asked), k), np.float32)
+        found = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int32)
         parts = list(blocks(len(asked), QUERY_BLOCK))
         for lo, hi in track(parts, "neighbours", show=verbose > 0):
             at = np.arange(lo, hi) if order is None else order[lo:hi]
@@ -114,19 +114,19 @@ class NeighborIndex:
 def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int = 0) -> float:
     """Share of the exact neighbours that `indices` holds, on a random sample of rows.
 
-    `indices` are lists of each row's neighbours, as ``nearest(X, k)[0]`` gives them.
+    `indices` are lists of each row's neighbours, as ``nearest(X, k)[1]`` gives them.
 
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
-    >>> recall(X, nearest(X, 5)[0])
+    >>> recall(X, nearest(X, 5)[1])
     1.0
     """
     check_number("sample", sample, 1, whole=True)
     rows = as_rows(X, "X")
     lists = _lists_of_all(indices, len(rows))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:sample])
-    near, _ = near_rows(Exact(rows), rows, chosen, lists.shape[1])
+    _, near = near_rows(Exact(rows), rows, chosen, lists.shape[1])
     hits = sum(len(np.intersect1d(a, b)) for a, b in zip(near, lists[chosen]))
     return float(hits / near.size)
 
@@ -136,8 +136,8 @@ def _lists_of_all(indices: ArrayLike, n: int) -> NDArray[np.integer]:
     expected = f"an (n, k) array of row indices with n={n}, one list for each row of X, is expected"
     if isinstance(indices, tuple) and len(indices) == 2 and np.ndim(indices[0]) == 2:
         raise ValueError(
-            "indices is a pair, as nearest gives it: indices and distances; give its first part, "
-            "as in recall(X, nearest(X, k)[0])"
+            "indices is a pair, as nearest gives it: distances and indices; give its second part, "
+            "as in recall(X, nearest(X, k)[1])"
         )
     try:
         lists = np.asanyarray(indices)

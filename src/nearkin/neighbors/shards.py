@@ -120,7 +120,7 @@ def nearest_in_shards(
             pass
         shards.join()
     indices, distances = (np.load(path, mmap_mode="r") for path in shards.lists)
-    return indices, distances
+    return distances, indices
 
 
 def _threads_each(n_jobs: int | None) -> int:
@@ -138,6 +138,6 @@ def find_shard(shards: Shards, n: int, threads: int) -> None:
         parts = [
             near_rows(index, rows, at[lo:hi], shards.k) for lo, hi in blocks(len(at), QUERY_BLOCK)
         ]
-    indices, distances = (np.concatenate(column) for column in zip(*parts))
+    distances, indices = (np.concatenate(column) for column in zip(*parts))
     arrays = {"at": at, "indices": indices, "distances": distances}
     safetensors.write(shards.shard(n), arrays, {})

@@ -111,7 +111,7 @@ def _chosen(
 
 
 def _voters(X: Array, Q: Array) -> NDArray[np.int32]:
-    return nearest(X, min(VOTERS, len(X)), queries=Q)[0]
+    return nearest(X, min(VOTERS, len(X)), queries=Q)[1]
 
 
 def _vote(
@@ -135,7 +135,7 @@ def plain_best(task: Task, folds: int = 3) -> Score:
     def work() -> tuple[Array, str]:
         accuracy, vote, w, k = _plain_choice(task, folds)
         rows = task.whitened(w)
-        near = nearest(rows.X, min(k, len(rows.X)), queries=rows.Q)[0]
+        near = nearest(rows.X, min(k, len(rows.X)), queries=rows.Q)[1]
         votes = vote.tally(pair_scores(rows.Q, rows.X, near), rows.y[near], int(rows.y.max()) + 1)
         note = f"whitening {w:g}, k={k}, {vote.kind} {vote.sharpness:g}, {accuracy:.2f} held out"
         return votes, note
@@ -154,7 +154,7 @@ def _plain_choice(task: Task, folds: int) -> tuple[float, Vote, float, int]:
             for fold in range(folds):
                 held = held_out(y, HELD, np.random.default_rng([0, fold]))
                 X, Q = rows[~held], rows[held]
-                near = nearest(X, min(k, len(X)), queries=Q)[0]
+                near = nearest(X, min(k, len(X)), queries=Q)[1]
                 seen = {"plain": pair_scores(Q, X, near)}
                 parts.append(Judged(seen, y[~held][near], y[held]))
             trials.append((*_vote(parts, ("plain",), POWERS + TOPS), w, k))

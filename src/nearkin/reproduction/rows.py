@@ -68,8 +68,8 @@ class Task:
     def lists(self, setup: Setup, k: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The nearest training rows of the training rows and of the test rows."""
         k = min(k, len(self.X) - 1)
-        own = setup.array(f"{self.key}-own{k}", lambda: nearest(self.X, k)[0])
-        near = setup.array(f"{self.key}-near{k}", lambda: nearest(self.X, k, queries=self.Q)[0])
+        own = setup.array(f"{self.key}-own{k}", lambda: nearest(self.X, k)[1])
+        near = setup.array(f"{self.key}-near{k}", lambda: nearest(self.X, k, queries=self.Q)[1])
         return own, near
 
 

@@ -108,8 +108,8 @@ def measured(
 def euclidean(task: rows.Task) -> float:
     """Majority of the k nearest rows; k by leave-one-out."""
     most = min(max(VOTERS), len(task.X) - 1)
-    own = task.y[nearest(task.X, most)[0]]
-    near = task.y[nearest(task.X, most, queries=task.Q)[0]]
+    own = task.y[nearest(task.X, most)[1]]
+    near = task.y[nearest(task.X, most, queries=task.Q)[1]]
     classes = int(task.y.max()) + 1
 
     def votes(labels: NDArray[Any], k: int) -> Any:
@@ -131,7 +131,7 @@ def lmnn(task: rows.Task) -> float:
 def slne(task: rows.Task) -> float:
     """SL-NE at the paper's settings, with the paper's vote."""
     k = min(NEIGHBORS, len(task.X) - 1)
-    own, near = nearest(task.X, k)[0], nearest(task.X, k, queries=task.Q)[0]
+    own, near = nearest(task.X, k)[1], nearest(task.X, k, queries=task.Q)[1]
     settings = published.Settings(k, task.X.shape[1], 0, 0)
     model = methods.slne(settings).fit(task.X, task.y, neighbors=own)
     scores = model.neighbor_scores(task.Q, task.X, near)

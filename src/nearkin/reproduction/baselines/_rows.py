@@ -80,7 +80,7 @@ class HeldOut:
             voters = self.learn[sample(labels[self.learn], MOST_VOTERS, rng)]
             self.stored = np.ascontiguousarray(rows[voters])
             k = min(VOTERS, len(voters))
-            self.lists = nearest(self.stored, k, queries=self.queries)[0]
+            self.lists = nearest(self.stored, k, queries=self.queries)[1]
             self.labels = labels[voters][self.lists]
 
     def quality(self, scores: Callable[[Array, Array, NDArray[np.int32]], Array]) -> Quality | None:

@@ -177,7 +177,7 @@ def target_pairs(rows: Array, labels: NDArray[np.int64], k: int) -> Pairs:
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         if len(members) > 1:
-            near = nearest(rows[members], min(k, len(members) - 1), index="exact")[0]
+            near = nearest(rows[members], min(k, len(members) - 1), index="exact")[1]
             first = np.repeat(members, near.shape[1])
             pairs.append(np.stack([first, members[near.ravel()]], axis=1))
     return np.concatenate(pairs)
