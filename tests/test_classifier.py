@@ -16,9 +16,9 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
-from nearkin import SLNE, Preprocess, SoftVotingKNN
+from nearkin import SLNE, Preprocess, SoftVotingKNN, Vote
 from nearkin.neighbors import nearest
-from nearkin.voting.votes import KINDS, Vote, choose, probabilities
+from nearkin.voting.votes import KINDS, choose, probabilities
 from samples import blobs
 
 
@@ -133,7 +133,7 @@ def test_votes_of_similarities_that_are_not_negative_are_plain_sums(kind, seed):
 def test_minus_squared_distances_vote_about_as_well_as_counting(vote, k):
     X, y = load_digits(return_X_y=True)
     model = SoftVotingKNN(MinusDistance(), n_neighbors=k, vote=vote).fit(X[:1500], y[:1500])
-    counted = SoftVotingKNN(n_neighbors=k, vote="top", sharpness=k).fit(X[:1500], y[:1500])
+    counted = SoftVotingKNN(n_neighbors=k, vote=Vote("top", k)).fit(X[:1500], y[:1500])
     assert model.score(X[1500:], y[1500:]) > counted.score(X[1500:], y[1500:]) - 0.02
 
 
@@ -167,7 +167,7 @@ def test_choose_takes_the_most_accurate():
 def test_learning_beats_plain_on_digits():
     X, y = load_digits(return_X_y=True)
     plain = SoftVotingKNN(preprocess=Preprocess(), random_state=0).fit(X[:1200], y[:1200])
-    learner = SLNE(rule="softmax", step_size=0.5)
+    learner = SLNE("softmax", step_size=0.5)
     model = SoftVotingKNN(learner, preprocess=Preprocess(), random_state=0)
     model.fit(X[:1200], y[:1200])
     assert model.score(X[1200:], y[1200:]) > plain.score(X[1200:], y[1200:]) + 0.005
@@ -360,7 +360,7 @@ def test_lists_that_cannot_vote():
         for ask in (model.predict, model.predict_proba):
             with pytest.raises(ValueError, match=message):
                 ask(X[:2], neighbors=neighbors)
-    plain = SoftVotingKNN(hub_share=0.5)  # no learner that would look at the lists
+    plain = SoftVotingKNN(csls=0.5)  # no learner that would look at the lists
     with pytest.raises(ValueError, match="from 100 to 100"):
         plain.fit(X, y, neighbors=np.full((100, 3), 100))
     with pytest.raises(ValueError, match="at least one neighbour"):
@@ -443,7 +443,7 @@ def test_bad_questions():
 def test_hub_correction_takes_off_the_mean_similarity_of_the_surroundings():
     X, y = blobs(n=200)
     learner = SLNE(n_neighbors=10, max_epochs=2)
-    model = SoftVotingKNN(learner, hub_share=0.5, vote="power", random_state=0).fit(X, y)
+    model = SoftVotingKNN(learner, csls=0.5, vote="power", random_state=0).fit(X, y)
     M, near = model.similarity_.matrix_.astype(float), nearest(X, 50)[1]
     expected = [0.5 * np.mean(X[row] @ M @ x) for row, x in zip(near, X)]
     np.testing.assert_allclose(model.hub_bias_, expected, rtol=1e-3, atol=1e-5)
@@ -451,7 +451,7 @@ def test_hub_correction_takes_off_the_mean_similarity_of_the_surroundings():
     pairs = np.einsum("nd,nkd->nk", X[:3] @ M, X[indices])
     np.testing.assert_allclose(scores, pairs - model.hub_bias_[indices], atol=1e-4)
     with pytest.raises(ValueError, match=r"hub_share=0\.5 needs a similarity with matrix_"):
-        SoftVotingKNN(NoMatrix(), hub_share=0.5, vote="power").fit(X, y)
+        SoftVotingKNN(NoMatrix(), csls=0.5, vote="power").fit(X, y)
 
 
 class NoMatrix:
@@ -525,7 +525,7 @@ def test_adding_to_a_loaded_model_and_what_cannot_be_added(tmp_path):
 def test_without_a_similarity_it_is_plain_k_nearest_neighbours():
     """Also where rows differ in length, of which inner products would prefer the long ones."""
     X, y = load_digits(return_X_y=True)
-    plain = SoftVotingKNN(n_neighbors=5, vote="top", sharpness=5).fit(X[:1200], y[:1200])
+    plain = SoftVotingKNN(n_neighbors=5, vote=Vote("top", 5)).fit(X[:1200], y[:1200])
     nearest_one = X[plain.kneighbors(X[1200:], 1)[1][:, 0]]
     theirs = NearestNeighbors(n_neighbors=1).fit(X[:1200]).kneighbors(X[1200:])[0]
     np.testing.assert_allclose(np.linalg.norm(X[1200:] - nearest_one, axis=1), theirs[:, 0])
@@ -568,9 +568,9 @@ def test_rows_that_judge_do_not_vote_for_themselves():
     lists = nearest(X, 7)[1]
     with_self = np.c_[np.arange(300, dtype=np.int32), lists]
     for share in (0.0, 0.5):
-        model = SoftVotingKNN(random_state=0, hub_share=share)
+        model = SoftVotingKNN(random_state=0, csls=share)
         assert model.fit(X, y, neighbors=with_self).calibration_accuracy_ < 0.6
-    model = SoftVotingKNN(hub_share=0.5, vote="power")
+    model = SoftVotingKNN(csls=0.5, vote="power")
     biases = [model.fit(X, y, neighbors=n).hub_bias_ for n in (lists, with_self)]
     np.testing.assert_allclose(*biases, rtol=1e-5)
 

@@ -15,14 +15,14 @@ from threadpoolctl import threadpool_info
 
 import nearkin
 import oracle
-from nearkin import SLDE, SLNE, SoftVotingKNN
+from nearkin import SLDE, SLNE, Execution, SoftVotingKNN
 from nearkin.ensemble import joint
 from nearkin.ensemble.members import learn_member, mean_squared_length
 from nearkin.native.threads import n_threads
 from nearkin.neighbors import nearest
 from nearkin.neighbors.partition import cells_of
 from nearkin.reproduction.baselines import LMNN
-from samples import blobs
+from samples import blobs, slne
 
 EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0}
 
@@ -41,7 +41,7 @@ def data():
 @pytest.mark.parametrize("projection", ["pca", "random", "orthonormal", "sparse", "mixed"])
 def test_collapsed_matrix_gives_the_ensembles_scores(data, projection):
     X, y = data
-    model = SLDE(SLNE(**EASY), projection=projection, n_members=4, n_components=3, random_state=0)
+    model = SLDE(slne(**EASY), projection=projection, n_members=4, n_components=3, random_state=0)
     model.fit(X, y)
     expected = np.zeros((5, 7))
     for P, M in zip(model.projections_, model.members_):
@@ -55,7 +55,7 @@ def test_a_member_is_slne_on_the_projected_rows(data):
     X, y = data
     P = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 5)))[0].T.astype(np.float32)
     lists = nearest(X, 10)[1]
-    model = SLDE(SLNE(shuffle=False, **EASY), projection=[P]).fit(X, y, neighbors=lists)
+    model = SLDE(slne(order="given", **EASY), projection=[P]).fit(X, y, neighbors=lists)
     Z = X @ P.T
     M, _ = oracle.algorithm_1(Z, y, lists, epochs=3)
     assert np.linalg.norm(model.members_[0] - M) <= 1e-3 * np.linalg.norm(M)
@@ -64,18 +64,18 @@ def test_a_member_is_slne_on_the_projected_rows(data):
 def test_same_for_any_number_of_workers(data):
     X, y = data
     settings = {"n_members": 3, "random_state": 0}
-    one = SLDE(SLNE(**EASY), n_jobs=1, **settings).fit(X, y)
-    two = SLDE(SLNE(**EASY), n_jobs=2, **settings).fit(X, y)
+    one = SLDE(slne(**EASY), n_jobs=1, **settings).fit(X, y)
+    two = SLDE(slne(**EASY), n_jobs=2, **settings).fit(X, y)
     with joblib.parallel_config(backend="threading", n_jobs=3):
-        three = SLDE(SLNE(**EASY), **settings).fit(X, y)
+        three = SLDE(slne(**EASY), **settings).fit(X, y)
     np.testing.assert_array_equal(one.matrix_, two.matrix_)
     np.testing.assert_array_equal(one.matrix_, three.matrix_)
 
 
 def test_one_member_in_the_whole_space_is_slne(data):
     X, y = data
-    ensemble = SLDE(SLNE(shuffle=False, **EASY), projection=[np.eye(12)]).fit(X, y)
-    single = SLNE(shuffle=False, **EASY).fit(X, y)
+    ensemble = SLDE(slne(order="given", **EASY), projection=[np.eye(12)]).fit(X, y)
+    single = slne(order="given", **EASY).fit(X, y)
     np.testing.assert_allclose(ensemble.matrix_, single.matrix_, atol=1e-4)
 
 
@@ -99,8 +99,8 @@ def test_joint_refinement_lowers_the_objective(data):
     X, y = data
     lists = nearest(X, 10)[1]
     settings = {"n_members": 3, "random_state": 0}
-    apart = SLDE(SLNE(rule="all", **EASY), **settings).fit(X, y, neighbors=lists)
-    joint = SLDE(SLNE(rule="all", **EASY), joint_epochs=3, **settings).fit(X, y, neighbors=lists)
+    apart = SLDE(slne(rule="all", **EASY), **settings).fit(X, y, neighbors=lists)
+    joint = SLDE(slne(rule="all", **EASY), joint_epochs=3, **settings).fit(X, y, neighbors=lists)
     before = oracle.objective(apart.matrix_.astype(float), X, y, lists, 0.02 * apart.scale_)
     after = oracle.objective(joint.matrix_.astype(float), X, y, lists, 0.02 * joint.scale_)
     assert after < before
@@ -117,7 +117,14 @@ def test_a_joint_step_sees_the_other_members(data):
     X, y = data
     lists = nearest(X, 10)[1]
     A, B = np.eye(12, dtype=np.float32)[:6], np.eye(12, dtype=np.float32)[6:]
-    base = SLNE(rule="all", n_neighbors=10, max_epochs=1, tol=0, shuffle=False, step_size=2.0)
+    base = SLNE(
+        "all",
+        n_neighbors=10,
+        max_epochs=1,
+        tol=0,
+        step_size=2.0,
+        execution=Execution(order="given"),
+    )
     plain = SLDE(base, projection=[A, B]).fit(X, y, neighbors=lists)
     joint = SLDE(base, projection=[A, B], joint_epochs=1).fit(X, y, neighbors=lists)
     kept = joint.joint_history_[0]["kept"]
@@ -139,7 +146,7 @@ def test_a_joint_step_sees_the_other_members(data):
 def test_weights_by_held_out_accuracy(data):
     X, y = data
     noise = np.random.default_rng(0).normal(size=(3, 12)).astype(np.float32) * 1e-3
-    model = SLDE(SLNE(**EASY), projection=[np.eye(12), noise], weights="accuracy", random_state=0)
+    model = SLDE(slne(**EASY), projection=[np.eye(12), noise], weights="accuracy", random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # for rows that are short, the margin is long
         model.fit(X, y)
@@ -149,7 +156,7 @@ def test_weights_by_held_out_accuracy(data):
 
 def test_options_and_saving(data, tmp_path):
     X, y = data
-    model = SLDE(SLNE(psd=True, **EASY), projection="mixed", n_members=4, own_neighbors=True)
+    model = SLDE(slne(psd=True, **EASY), projection="mixed", n_members=4, own_neighbors=True)
     model.fit(X, y)
     L = model.components_
     np.testing.assert_allclose(L.T @ L, model.matrix_, atol=1e-3)
@@ -162,15 +169,15 @@ def test_options_and_saving(data, tmp_path):
 def test_resumes_with_the_missing_members_only(data, tmp_path):
     X, y = data
     settings = {"n_members": 4, "random_state": 0}
-    whole = SLDE(SLNE(**EASY), **settings).fit(X, y)
-    first = SLDE(SLNE(**EASY), cache_dir=tmp_path / "run", **settings).fit(X, y)
+    whole = SLDE(slne(**EASY), **settings).fit(X, y)
+    first = SLDE(slne(**EASY), cache_dir=tmp_path / "run", **settings).fit(X, y)
     np.testing.assert_array_equal(whole.matrix_, first.matrix_)
     files = sorted((tmp_path / "run").glob("member-*"))
     assert len(files) == 4
     kept = {f: f.stat().st_mtime_ns for f in files[:2]}
     for f in files[2:]:
         f.unlink()
-    again = SLDE(SLNE(**EASY), cache_dir=tmp_path / "run", n_jobs=2, **settings).fit(X, y)
+    again = SLDE(slne(**EASY), cache_dir=tmp_path / "run", n_jobs=2, **settings).fit(X, y)
     np.testing.assert_array_equal(whole.matrix_, again.matrix_)
     assert {f: f.stat().st_mtime_ns for f in files[:2]} == kept
     assert (
@@ -180,21 +187,21 @@ def test_resumes_with_the_missing_members_only(data, tmp_path):
 
 def test_a_folder_of_another_run_is_refused(data, tmp_path):
     X, y = data
-    SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path, random_state=0).fit(X, y)
+    SLDE(slne(**EASY), n_members=2, cache_dir=tmp_path, random_state=0).fit(X, y)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     other = X.copy()
     other[len(X) // 3, 2] += 1
     for changed, rows, told in [
         ({"n_members": 3}, X, "n_members is 2 there and 3 here"),
         (
-            {"learner": SLNE(**EASY | {"margin": 0.1})},
+            {"learner": slne(**EASY | {"margin": 0.1})},
             X,
             r"learner\.margin is 0\.02 there and 0\.1",
         ),
         ({"random_state": 1}, X, "seeds is"),
         ({}, other, "X differs"),
     ]:
-        settings = {"learner": SLNE(**EASY), "n_members": 2, "random_state": 0} | changed
+        settings = {"learner": slne(**EASY), "n_members": 2, "random_state": 0} | changed
         with pytest.raises(ValueError, match=f"a run with other data or parameters: .*{told}"):
             SLDE(cache_dir=tmp_path, **settings).fit(rows, y)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
@@ -205,7 +212,7 @@ def test_a_classifier_with_a_folder_fits_twice(data, tmp_path):
     X, y = data
 
     def fit():
-        ensemble = SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path)
+        ensemble = SLDE(slne(**EASY), n_members=2, cache_dir=tmp_path)
         return SoftVotingKNN(ensemble, random_state=0).fit(X, y).similarity_.matrix_
 
     first = fit()
@@ -251,7 +258,7 @@ def test_a_killed_worker_is_named_and_the_fit_resumes(data, tmp_path, monkeypatc
         SLDE(Suicidal(**EASY), **settings).fit(X, y)
     assert not list((tmp_path / "run").glob("*.npy"))
     again = SLDE(Suicidal(**EASY), **settings).fit(X, y)
-    whole = SLDE(SLNE(**EASY), n_members=4, random_state=0).fit(X, y)
+    whole = SLDE(slne(**EASY), n_members=4, random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.matrix_, whole.matrix_)
 
 
@@ -290,12 +297,12 @@ def interrupted_at(call, wrapped):
 def test_interrupt_without_a_folder_keeps_what_is_finished(data, monkeypatch):
     X, y = data
     settings = {"projection": "mixed", "n_members": 4, "random_state": 0}
-    whole = SLDE(SLNE(**EASY), **settings).fit(X, y)
+    whole = SLDE(slne(**EASY), **settings).fit(X, y)
     monkeypatch.setattr("nearkin.slde.learn_member", interrupted_at(4, learn_member))
     with pytest.warns(
         UserWarning, match="3 of 4 members are finished and kept; with cache_dir="
     ) as w:
-        cut = SLDE(SLNE(**EASY), joint_epochs=1, **settings).fit(X, y)
+        cut = SLDE(slne(**EASY), joint_epochs=1, **settings).fit(X, y)
     assert cut.interrupted_
     assert not whole.interrupted_
     assert w[0].filename == __file__
@@ -307,16 +314,16 @@ def test_interrupt_without_a_folder_keeps_what_is_finished(data, monkeypatch):
     np.testing.assert_allclose(cut.matrix_, total, atol=1e-4 * np.abs(total).max())
     monkeypatch.setattr("nearkin.slde.learn_member", interrupted_at(1, learn_member))
     with pytest.raises(KeyboardInterrupt):
-        SLDE(SLNE(**EASY), **settings).fit(X, y)
+        SLDE(slne(**EASY), **settings).fit(X, y)
 
 
 def test_interrupt_keeps_whole_joint_updates(data, monkeypatch):
     X, y = data
     settings = {"n_members": 3, "random_state": 0}
-    plain = SLDE(SLNE(**EASY), **settings).fit(X, y)
+    plain = SLDE(slne(**EASY), **settings).fit(X, y)
     monkeypatch.setattr(joint, "_epoch", interrupted_at(3, joint._epoch))
     with pytest.warns(UserWarning, match="2 joint updates are kept"):
-        cut = SLDE(SLNE(**EASY), joint_epochs=5, **settings).fit(X, y)
+        cut = SLDE(slne(**EASY), joint_epochs=5, **settings).fit(X, y)
     assert [entry["member"] for entry in cut.joint_history_] == [0, 1]
     same = [np.array_equal(a, b) for a, b in zip(cut.members_, plain.members_)]
     assert same == [not entry["kept"] for entry in cut.joint_history_] + [True]
@@ -325,7 +332,7 @@ def test_interrupt_keeps_whole_joint_updates(data, monkeypatch):
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system nobody may write")
 def test_read_only_disk(data):
     with pytest.raises(OSError, match="/proc/nearkin"):
-        SLDE(SLNE(**EASY), n_members=2, cache_dir="/proc/nearkin").fit(*data)
+        SLDE(slne(**EASY), n_members=2, cache_dir="/proc/nearkin").fit(*data)
 
 
 def test_full_disk(data, tmp_path):
@@ -335,7 +342,7 @@ def test_full_disk(data, tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
     try:
         with pytest.raises(OSError, match="the disk is full"):
-            SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path).fit(*data)
+            SLDE(slne(**EASY), n_members=2, cache_dir=tmp_path).fit(*data)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
@@ -345,7 +352,7 @@ def test_full_disk(data, tmp_path):
 def test_a_folder_that_is_a_file(data, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(FileExistsError):
-        SLDE(SLNE(**EASY), n_members=2, cache_dir=tmp_path / "file").fit(*data)
+        SLDE(slne(**EASY), n_members=2, cache_dir=tmp_path / "file").fit(*data)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -361,8 +368,8 @@ def test_a_folder_that_is_a_file(data, tmp_path):
         ({"n_components": 2.5}, r"n_components=2\.5 must be a whole number"),
         ({"pca_rows": 20.5}, r"pca_rows=20\.5 must be a whole number"),
         ({"learner": SLNE(n_neighbors=2.5)}, r"n_neighbors=2\.5 must be a whole number"),
-        ({"learner": SLNE(index=3)}, "index=3 must be a string"),
-        ({"learner": SLNE(index="exact;foo")}, "'exact' takes no settings"),
+        ({"learner": SLNE(execution=Execution(index=3))}, "index=3 must be a string"),
+        ({"learner": SLNE(execution=Execution(index="exact;foo"))}, "'exact' takes no settings"),
         ({"learner": LMNN(), "joint_epochs": 1}, "needs SLNE as learner"),
         ({"weights": "accuracy", "own_neighbors": True}, "own_neighbors=False"),
     ],
@@ -381,7 +388,7 @@ def test_lists_of_different_lengths(data):
 
 def test_one_row_has_no_objective(data):
     X, y = data
-    model = SLDE(SLNE(**EASY), n_members=2).fit(X, y)
+    model = SLDE(slne(**EASY), n_members=2).fit(X, y)
     with pytest.raises(ValueError, match="X has one row"):
         model.objective(X[:1], y[:1])
 
@@ -415,10 +422,10 @@ def test_local_order_follows_the_whole_space(data, monkeypatch):
     asked = []
     monkeypatch.setattr("nearkin.slde.cells_of", lambda rows: asked.append(rows) or cells_of(rows))
     monkeypatch.delattr("nearkin.learning.trainer.cells_of")
-    learner = SLNE(shuffle="local", **EASY)
+    learner = slne(order="local", **EASY)
     local = SLDE(learner, n_members=3, random_state=0).fit(X, y).matrix_
     assert [rows.shape for rows in asked] == [(240, 12)]
-    random = SLDE(SLNE(**EASY), n_members=3, random_state=0).fit(X, y).matrix_
+    random = SLDE(slne(**EASY), n_members=3, random_state=0).fit(X, y).matrix_
     assert not np.array_equal(local, random)
 
 
@@ -428,15 +435,15 @@ def test_a_block_without_anything_in_it_is_named():
     with pytest.raises(
         ValueError, match=r"PCA block 5 of 6 holds nothing.*n_members=4 with n_components=2"
     ):
-        SLDE(SLNE(**EASY), n_members=6).fit(X, y)
-    SLDE(SLNE(**EASY), n_members=4, n_components=2).fit(X, y)
+        SLDE(slne(**EASY), n_members=6).fit(X, y)
+    SLDE(slne(**EASY), n_members=4, n_components=2).fit(X, y)
     rest = np.eye(12, dtype=np.float32)[8:]
     with pytest.raises(ValueError, match=r"projection\[1\] makes every row of X zero"):
-        SLDE(SLNE(**EASY), projection=[np.eye(12), rest]).fit(X, y)
+        SLDE(slne(**EASY), projection=[np.eye(12), rest]).fit(X, y)
     many = np.tile(X, (8, 1))
     many[2, 8:] = 0.1  # a row that is not in the sample
     assert mean_squared_length(many, rest) == 0
-    SLDE(SLNE(**EASY), projection=[rest]).fit(many, np.tile(y, 8))
+    SLDE(slne(**EASY), projection=[rest]).fit(many, np.tile(y, 8))
 
 
 @pytest.mark.parametrize("factor", [1e30, 0])
@@ -458,6 +465,6 @@ def test_one_class_is_told_of_alike(data):
 
 
 def test_joint_updates_are_those_of_the_last_fit(data):
-    model = SLDE(SLNE(**EASY), n_members=2, joint_epochs=1, random_state=0).fit(*data)
+    model = SLDE(slne(**EASY), n_members=2, joint_epochs=1, random_state=0).fit(*data)
     assert model.joint_history_
     assert model.set_params(joint_epochs=0).fit(*data).joint_history_ == []

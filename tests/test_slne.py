@@ -11,16 +11,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
 import oracle
-from nearkin import SLNE
+from nearkin import SLNE, Constraint, Execution, Hardest
 from nearkin.learning import trainer
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import as_graph
 from nearkin.neighbors import nearest
 from nearkin.voting.votes import Vote
-from samples import blobs
+from samples import blobs, slne
 
 
-@parametrize_with_checks([SLNE(), SLNE(psd=True), SLNE(rule="softmax", early_stopping=True)])
+@parametrize_with_checks(
+    [SLNE(), SLNE(constraint=Constraint(psd=True)), SLNE("softmax", validation_fraction=0.1)]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -30,7 +32,7 @@ def test_scikit_learn(estimator, check):
 def test_learning_helps_new_rows(rule):
     X, y = blobs(n=900, dims=20, spread=1.0)
     train, test = slice(0, 600), slice(600, 900)
-    model = SLNE(rule=rule, step_size=0.5, random_state=0).fit(X[train], y[train])
+    model = SLNE(rule, step_size=0.5, random_state=0).fit(X[train], y[train])
     near = nearest(X[train], 50, queries=X[test])[1]
     votes = Vote("softmax", 0.05)
 
@@ -60,9 +62,9 @@ def test_similarity_and_its_forms_agree(data):
 def test_any_number_of_threads_gives_the_same_matrix(rule, batch_size):
     X, y = blobs(n=700, dims=30)
     settings = {"rule": rule, "batch_size": batch_size, "max_epochs": 2, "random_state": 3}
-    many = SLNE(**settings).fit(X, y)
+    many = slne(**settings).fit(X, y)
     with limited(1):
-        one = SLNE(**settings).fit(X, y)
+        one = slne(**settings).fit(X, y)
     np.testing.assert_array_equal(one.matrix_, many.matrix_)
 
 
@@ -70,10 +72,12 @@ def test_projections(data):
     X, y = data
     free = SLNE(max_epochs=3, random_state=0).fit(X, y).matrix_
     assert not np.allclose(free, free.T)
-    symmetric = SLNE(max_epochs=3, symmetric=True, random_state=0).fit(X, y).matrix_
+    symmetric = (
+        SLNE(max_epochs=3, random_state=0, constraint=Constraint(symmetric=True)).fit(X, y).matrix_
+    )
     np.testing.assert_allclose(symmetric, symmetric.T, atol=1e-6)
     for also in ({}, {"symmetric": True}, {"psd": True}, {"normalize": True}):
-        M = SLNE(max_epochs=3, rank=4, random_state=0, **also).fit(X, y).matrix_
+        M = slne(max_epochs=3, rank=4, random_state=0, **also).fit(X, y).matrix_
         assert np.linalg.matrix_rank(M, tol=1e-4) == 4
         if "normalize" in also:
             assert np.linalg.norm(M) == pytest.approx(np.sqrt(12), rel=1e-5)
@@ -81,7 +85,7 @@ def test_projections(data):
 
 def test_psd_gives_a_euclidean_space(data):
     X, y = data
-    model = SLNE(max_epochs=3, psd=True, random_state=0).fit(X, y)
+    model = SLNE(max_epochs=3, random_state=0, constraint=Constraint(psd=True)).fit(X, y)
     L = model.components_
     np.testing.assert_allclose(L.T @ L, model.matrix_, atol=1e-5)
     np.testing.assert_allclose(
@@ -98,10 +102,14 @@ def test_psd_gives_a_euclidean_space(data):
 def test_early_stopping_keeps_the_best_epoch():
     X, y = blobs(n=600, dims=20, spread=1.2)
     seen = []
-    model = SLNE(
-        rule="softmax", step_size=3.0, early_stopping=True, max_epochs=12, random_state=0,
+    model = slne(
+        "softmax",
+        step_size=3.0,
+        max_epochs=12,
+        random_state=0,
+        validation_fraction=0.1,
         callback=lambda epoch, m: seen.append(m.matrix_.copy()),
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     validation = [h["validation"] for h in model.history_]
     assert model.n_epochs_ == int(np.argmax(validation)) + 1
     np.testing.assert_array_equal(model.matrix_, seen[model.n_epochs_ - 1])
@@ -131,7 +139,7 @@ def test_interrupt_keeps_what_was_learned(data):
             _thread.interrupt_main()
             threading.Event().wait(1)
 
-    model = SLNE(max_epochs=500, tol=0, callback=press, random_state=0)
+    model = SLNE(max_epochs=500, tol=0, random_state=0, execution=Execution(callback=press))
     with pytest.warns(UserWarning, match="interrupted in epoch 4"):
         model.fit(X, y)
     assert model.n_epochs_ == 3
@@ -207,7 +215,7 @@ def test_bad_data(X, y, message):
 def test_bad_parameters_are_named(data, settings):
     name = next(iter(settings))
     with pytest.raises(ValueError, match=f"{name}="):
-        SLNE(**settings).fit(*data)
+        slne(**settings).fit(*data)
 
 
 def test_too_many_neighbours_warns_and_uses_all(data):
@@ -237,7 +245,7 @@ def test_an_interrupt_within_an_epoch_keeps_what_was_promised(monkeypatch, setti
 
     monkeypatch.setattr(trainer.Learner, "take", interrupted)
     with pytest.warns(UserWarning, match="interrupted in epoch 1"):
-        model = SLNE(step_size=1.0, random_state=0, **setting).fit(X, y)
+        model = slne(step_size=1.0, random_state=0, **setting).fit(X, y)
     eigenvalues = np.linalg.eigvals(model.matrix_)
     if "rank" in setting:
         assert np.linalg.matrix_rank(model.matrix_, tol=1e-4) == 2
@@ -263,7 +271,7 @@ def test_an_interrupt_within_an_epoch_keeps_what_was_promised(monkeypatch, setti
 )
 def test_settings_of_the_wrong_kind(data, setting, message):
     with pytest.raises(ValueError, match=message):
-        SLNE(**setting).fit(*data)
+        slne(**setting).fit(*data)
 
 
 def test_ragged_lists_are_named(data):
@@ -274,7 +282,7 @@ def test_ragged_lists_are_named(data):
 
 def test_no_tolerance_means_all_epochs(data):
     X, y = data
-    model = SLNE(rule="softmax", early_stopping=True, tol=0, max_epochs=17, random_state=0)
+    model = SLNE("softmax", tol=0, max_epochs=17, random_state=0, validation_fraction=0.1)
     assert len(model.fit(X, y).history_) == 17
 
 
@@ -291,7 +299,7 @@ def test_divergence_is_named_whatever_is_kept(data, setting):
     with pytest.raises(
         FloatingPointError, match=r"step_size=1e\+60 diverged.*lower step_size"
     ) as told:
-        SLNE(step_size=1e60, random_state=0, **setting).fit(X, y)
+        slne(step_size=1e60, random_state=0, **setting).fit(X, y)
     assert ("normalize=True" in str(told.value)) == ("normalize" not in setting)
 
 
@@ -308,7 +316,7 @@ def test_a_matrix_that_runs_away_is_told_of(data):
 
 def test_divergence_is_named(data):
     with pytest.raises(FloatingPointError, match=r"step_size=1e\+38 diverged"):
-        SLNE(step_size=1e38, margin=1e30, max_epochs=20).fit(*data)
+        SLNE(Hardest(1e30), step_size=1e38, max_epochs=20).fit(*data)
     with pytest.warns(ConvergenceWarning, match=r"step_size=1e\+20 lets M run away"):
         SLNE(step_size=1e20, max_epochs=2).fit(*data)
 
@@ -336,7 +344,7 @@ def test_quiet_unless_asked(data, capsys):
         warnings.simplefilter("error")
         SLNE(max_epochs=2).fit(*data)
     assert capsys.readouterr().out == ""
-    SLNE(max_epochs=2, verbose=1).fit(*data)
+    SLNE(max_epochs=2, execution=Execution(verbose=1)).fit(*data)
     assert "violation_rate" in capsys.readouterr().out
 
 
@@ -356,7 +364,9 @@ def test_partial_fit_against_numpy(first_by):
     X, y = blobs(n=160, dims=8)
     y[-3:] = 9
     n, k = 100, 6
-    model = SLNE(n_neighbors=k, max_epochs=2, tol=0, shuffle=False, random_state=0)
+    model = SLNE(
+        n_neighbors=k, max_epochs=2, tol=0, random_state=0, execution=Execution(order="given")
+    )
     getattr(model, first_by)(X[:n], y[:n])
     lists = exact_lists(X[:n], range(n), k)
     passes = 2 if first_by == "fit" else 1
@@ -385,7 +395,7 @@ def test_partial_fit_against_numpy(first_by):
 def test_partial_fit_learns_a_new_class():
     X, y = blobs(n=900, dims=20, classes=6, spread=1.0)
     old, new, test = (np.flatnonzero(m) for m in _thirds(y))
-    model = SLNE(rule="softmax", step_size=0.5, random_state=0).fit(X[old], y[old])
+    model = SLNE("softmax", step_size=0.5, random_state=0).fit(X[old], y[old])
     train = np.concatenate([old, new])
     near = nearest(X[train], 30, queries=X[test])[1]
 
@@ -438,9 +448,9 @@ def test_partial_fit_after_ready_made_lists(data, lists):
     near = nearest(X[:200], 8)[1]
     given = as_graph(near, 200) if lists == "graph" else near
     settings = {"n_neighbors": 8, "random_state": 0, "max_epochs": 2}
-    model = SLNE(**settings).fit(X[:200], y[:200], neighbors=given)
+    model = slne(**settings).fit(X[:200], y[:200], neighbors=given)
     model.partial_fit(X[200:], y[200:])
-    expected = SLNE(**settings).fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
+    expected = slne(**settings).fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
     np.testing.assert_array_equal(model.matrix_, expected.matrix_)
 
 
@@ -461,7 +471,7 @@ def test_rows_are_not_pickled_or_saved(data, tmp_path):
 def test_the_softmax_rule_always_has_some_loss(data):
     X, y = data
     for rule, rate in (("softmax", 1.0), ("hardest", 0.99)):
-        history = SLNE(rule=rule, n_neighbors=5, tol=0, random_state=0).fit(X, y).history_
+        history = SLNE(rule, n_neighbors=5, tol=0, random_state=0).fit(X, y).history_
         assert (history[-1]["violation_rate"] >= rate) == (rule == "softmax")
 
 
@@ -469,7 +479,12 @@ def test_the_softmax_rule_always_has_some_loss(data):
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_normalised_whatever_the_length_of_rows(data, length, symmetric):
     X, y = data
-    model = SLNE(normalize=True, symmetric=symmetric, max_epochs=2, tol=0, random_state=0)
+    model = SLNE(
+        max_epochs=2,
+        tol=0,
+        random_state=0,
+        constraint=Constraint(normalize=True, symmetric=symmetric),
+    )
     expected = model.fit(X, y).matrix_
     found = model.fit(X * np.float32(length), y).matrix_
     np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
@@ -482,7 +497,7 @@ def test_a_graph_with_repeated_entries_stays_as_it_is(data):
     graph = sparse.csr_array(
         (np.ones(twice.size), twice.ravel(), np.arange(n + 1) * 14), shape=(n, n)
     )
-    model = SLNE(early_stopping=True, max_epochs=2, random_state=0)
+    model = SLNE(max_epochs=2, random_state=0, validation_fraction=0.1)
     once = model.fit(X, y, neighbors=lists).matrix_
     np.testing.assert_allclose(model.fit(X, y, neighbors=graph).matrix_, once, atol=1e-5)
     assert graph.indptr[-1] == twice.size
@@ -491,9 +506,9 @@ def test_a_graph_with_repeated_entries_stays_as_it_is(data):
 def test_early_stopping_without_a_row_to_spare_is_told_of():
     X, _ = blobs(n=80)
     with pytest.warns(UserWarning, match="early_stopping=True, but validation_fraction=0.1"):
-        SLNE(early_stopping=True, n_neighbors=10, max_epochs=1).fit(X, np.arange(80) // 2)
+        SLNE(n_neighbors=10, max_epochs=1, validation_fraction=0.1).fit(X, np.arange(80) // 2)
 
 
 def test_a_choice_that_cannot_be_hashed(data):
     with pytest.raises(ValueError, match=r"rule=\['hardest'\] is not known"):
-        SLNE(rule=["hardest"]).fit(*data)
+        SLNE(["hardest"]).fit(*data)

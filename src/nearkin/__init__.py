@@ -14,38 +14,67 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "AllPairs": "nearkin.learning.sampling",
     "Checkpoint": "nearkin.io.checkpoint",
+    "Constraint": "nearkin.learning.constraints",
+    "Execution": "nearkin.learning.execution",
+    "FourierLift": "nearkin.preprocessing",
+    "Hardest": "nearkin.learning.sampling",
+    "Preprocess": "nearkin.preprocessing",
+    "RandomTarget": "nearkin.learning.sampling",
     "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
+    "SamplingRule": "nearkin.learning.sampling",
     "SoftVotingKNN": "nearkin.classifier",
-    "Preprocess": "nearkin.preprocessing",
-    "FourierLift": "nearkin.preprocessing",
-    "tune": "nearkin.tuning",
+    "Softmax": "nearkin.learning.sampling",
+    "Uniform": "nearkin.learning.sampling",
+    "Vote": "nearkin.voting",
     "load": "nearkin.io.models",
     "save": "nearkin.io.models",
+    "tune": "nearkin.tuning",
 }
 
 __all__ = [
     "SLDE",
     "SLNE",
+    "AllPairs",
     "Checkpoint",
+    "Constraint",
+    "Execution",
     "FourierLift",
+    "Hardest",
     "Preprocess",
+    "RandomTarget",
+    "SamplingRule",
     "SoftVotingKNN",
+    "Softmax",
+    "Uniform",
+    "Vote",
     "__version__",
     "load",
     "save",
     "tune",
-]  # fmt: skip
+]
 
 if TYPE_CHECKING:
     from nearkin.classifier import SoftVotingKNN
     from nearkin.io.checkpoint import Checkpoint
     from nearkin.io.models import load, save
+    from nearkin.learning.constraints import Constraint
+    from nearkin.learning.execution import Execution
+    from nearkin.learning.sampling import (
+        AllPairs,
+        Hardest,
+        RandomTarget,
+        SamplingRule,
+        Softmax,
+        Uniform,
+    )
     from nearkin.preprocessing import FourierLift, Preprocess
     from nearkin.slde import SLDE
     from nearkin.slne import SLNE
     from nearkin.tuning import tune
+    from nearkin.voting import Vote
 
 
 def __getattr__(name: str) -> Any:

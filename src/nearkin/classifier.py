@@ -3,7 +3,8 @@
 import os
 import warnings
 from collections.abc import Iterator
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,20 +16,30 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nearkin.io import models
 from nearkin.io.checkpoint import Checkpoint, as_checkpoint
 from nearkin.io.fingerprint import Digest
-from nearkin.learning.holdout import check_calibration, held_out, lists_of, without
+from nearkin.learning.holdout import HoldOut, lists_of
 from nearkin.learning.incremental import joined
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.backends import check_index
 from nearkin.neighbors.search import NeighborIndex, no_more_than_rows
 from nearkin.validation import memory
-from nearkin.validation.arrays import check_choice, check_label_count, check_number
+from nearkin.validation.arrays import check_label_count
+from nearkin.validation.parameters import check_choice, check_number
 from nearkin.voting import votes
-from nearkin.voting.csls import NEAR, surroundings
+from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
 from nearkin.voting.lists import as_voters, filled, longest, own_lists
-from nearkin.voting.parts import apart, check_part, cut, is_fitted, learn, listed_scores, seeded
+from nearkin.voting.parts import (
+    apart,
+    check_calibration,
+    check_part,
+    cut,
+    is_fitted,
+    learn,
+    listed_scores,
+    seeded,
+)
 from nearkin.voting.preparation import applied, prepared
-from nearkin.voting.votes import DEFAULT_SHARPNESS, KINDS, Vote
+from nearkin.voting.votes import KINDS, Vote, VoteName
 
 Array = NDArray[np.float32]
 
@@ -50,23 +61,20 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         A learner such as `SLNE`, fitted along, or any fitted object with ``similarity(X, Z)``,
         used as it is. Without one this is plain k-nearest-neighbour voting: the nearer a row, the
         more its vote counts, ``scale_ − d²/2``, which for rows of unit length is their cosine.
-    n_neighbors : int
-        Rows on the shortlist.
-    vote : {"auto", "similarity", "power", "softmax", "top"}
-        ``similarity`` is the paper's; the others are sharper (see `nearkin.voting.votes.Vote`).
-        ``auto`` holds out a tenth of the rows (at most 5,000) from learning and takes the kind
-        and sharpness that classify them best.
-    sharpness : float, optional
-        Power, temperature or number of voters of a vote that is named; a default for each kind if
-        left out. ``auto`` chooses its own.
-    index : str
-        How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`.
     preprocess : transformer, optional
         Applied to rows and queries, fitted along unless it is fitted: see `nearkin.Preprocess`.
-    hub_share : float
-        Some rows, the hubs, are similar to everything near them and outvote the right ones. From
-        each stored row's score this share of its mean similarity to its 50 nearest rows is
-        taken off; 0 takes off nothing, about one half often helps.
+    n_neighbors : int
+        Rows on the shortlist.
+    vote : {"auto", "similarity", "power", "softmax", "top"} or Vote
+        ``"similarity"`` is the paper's; the others are sharper, and ``Vote("power", 3)`` says how
+        much (see `nearkin.voting.Vote`). ``"auto"`` holds out a tenth of the rows (at most 5,000)
+        from learning and takes the kind and sharpness that classify them best.
+    csls : float
+        Some rows are similar to everything near them and outvote the right ones. From each stored
+        row's score this share of its mean similarity to its 50 nearest rows is taken off; 0 takes
+        off nothing, about one half often helps.
+    index : str
+        How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`.
     refit : bool
         After ``auto`` has chosen the vote, learn the similarity again on all rows. Costs a second
         fit; worth little where the held-out rows are a small share.
@@ -86,15 +94,15 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Their labels, as places in `classes_`.
     scale_ : float
         Their mean squared length; 1 where a similarity makes no use of it.
-    hub_bias_ : (n,) float32 array
-        What `hub_share` takes off each row's score.
+    csls_bias_ : (n,) float32 array
+        What `csls` takes off each row's score.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
     >>> from nearkin import SLNE
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = SoftVotingKNN(SLNE(rule="softmax", random_state=0), random_state=0)
+    >>> model = SoftVotingKNN(SLNE("softmax", random_state=0), random_state=0)
     >>> model.fit(X[:1500], y[:1500]).predict_top(X[1500:1502], n=2).shape
     (2, 2)
     """
@@ -108,22 +116,20 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self,
         similarity: Any = None,
         *,
-        n_neighbors: int = 50,
-        vote: str = "auto",
-        sharpness: float | None = None,
-        index: str = "auto",
         preprocess: Any = None,
-        hub_share: float = 0.0,
+        n_neighbors: int = 50,
+        vote: Literal["auto"] | VoteName | Vote = "auto",
+        csls: float = 0.0,
+        index: str = "auto",
         refit: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.similarity = similarity
+        self.preprocess = preprocess
         self.n_neighbors = n_neighbors
         self.vote = vote
-        self.sharpness = sharpness
+        self.csls = csls
         self.index = index
-        self.preprocess = preprocess
-        self.hub_share = hub_share
         self.refit = refit
         self.random_state = random_state
 
@@ -171,11 +177,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             return self
         if not fitted:
             learn(self.similarity_, self.database_, y, own, keep=keep)
-        self._correct_hubs(lists)
+        self._measure_csls(lists)
         if calibration is not None and self.vote == "auto":
             self._calibrate_on(*calibration)
         else:
-            self.vote_ = Vote(self.vote, self.sharpness or DEFAULT_SHARPNESS[self.vote])
+            self.vote_ = self.vote if isinstance(self.vote, Vote) else Vote(self.vote)  # type: ignore[arg-type]
         return self
 
     def add(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -212,26 +218,20 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._measure()
         self._cached_index = None
         n = len(codes)
-        self._correct_hubs(
-            self._index.nearest(min(NEAR, n - 1))[1] if self.hub_share and n > 1 else None
+        self._measure_csls(
+            self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1] if self.csls and n > 1 else None
         )
         return self
 
     def _needs_lists(self, fitted: bool) -> bool:
-        return not fitted or self.vote == "auto" or self.hub_share > 0
+        return not fitted or self.vote == "auto" or self.csls > 0
 
     def _check_parameters(self) -> None:
-        check_choice("vote", self.vote, ["auto", *KINDS])
+        if not isinstance(self.vote, Vote):
+            check_choice("vote", self.vote, ["auto", *KINDS])
         check_number("n_neighbors", self.n_neighbors, 1, whole=True)
-        check_number("hub_share", self.hub_share, 0)
+        check_number("csls", self.csls, 0)
         check_index(self.index)
-        if self.sharpness is not None:
-            check_number("sharpness", self.sharpness, 0, open_low=True)
-            if self.vote == "auto":
-                raise ValueError(
-                    f"sharpness={self.sharpness} goes with a vote that is named, such as "
-                    "vote='power'; vote='auto' chooses it: leave one of them out"
-                )
         check_part("similarity", self.similarity, "similarity", "a learner such as SLNE()")
         check_part("preprocess", self.preprocess, "transform", "a transformer such as Preprocess()")
 
@@ -266,7 +266,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if learner:
             check_number("similarity.n_neighbors", learner, 1, whole=True)
             learner = no_more_than_rows(learner, n, "similarity.n_neighbors")
-        k = min(max(self.n_neighbors, learner, NEAR if self.hub_share else 0), n - 1)
+        k = min(max(self.n_neighbors, learner, CSLS_NEIGHBORS if self.csls else 0), n - 1)
         made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
         return keep.lists(made_from, lambda: self._index.nearest(k)[1])
 
@@ -282,21 +282,21 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             self._cached_index = NeighborIndex(self.database_, self.index)
         return self._cached_index  # type: ignore[return-value]
 
-    def _correct_hubs(self, lists: NeighborLists | None) -> None:
+    def _measure_csls(self, lists: NeighborLists | None) -> None:
         """Measure how similar each row is to its surroundings."""
-        self.hub_bias_ = np.zeros(len(self.database_), np.float32)
-        if self.hub_share and lists is not None:
+        self.csls_bias_ = np.zeros(len(self.database_), np.float32)
+        if self.csls and lists is not None:
             n = len(self.database_)
             if not isinstance(lists, np.ndarray):
                 lists = lists_of(lists, np.arange(n), n)
             matrix = getattr(self.similarity_, "matrix_", None)
             if matrix is None and self.similarity_ is not None:
                 raise ValueError(
-                    f"hub_share={self.hub_share} needs a similarity with matrix_; "
+                    f"csls={self.csls} needs a similarity with matrix_; "
                     f"{type(self.similarity_).__name__} has none"
                 )
-            near = surroundings(self.database_, lists, matrix, self.scale_)
-            self.hub_bias_ += self.hub_share * near
+            mean = mean_similarity(self.database_, lists, matrix, self.scale_)
+            self.csls_bias_ += self.csls * mean
 
     def _calibrate_on(self, X: ArrayLike, y: ArrayLike) -> None:
         truth = np.searchsorted(self.classes_, np.asarray(y))
@@ -323,27 +323,29 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
                 "or name a vote, such as vote='power'"
             )
         generator = np.random.default_rng(rng.randint(2**31 - 1))
-        held = held_out(self.labels_, CALIBRATION_FRACTION, generator)
-        if lists is None or not held.any():  # too few rows to spare any
-            self.vote_ = Vote("power", DEFAULT_SHARPNESS["power"])
+        holdout = HoldOut.none(len(self.labels_))
+        if lists is not None:
+            holdout = HoldOut.draw(lists, self.labels_, CALIBRATION_FRACTION, generator)
+        if not holdout:  # too few rows to spare any
+            self.vote_ = Vote("power")
             if not fitted:
                 learn(self.similarity_, self.database_, y, own, keep=keep)
-            self._correct_hubs(lists)
+            self._measure_csls(lists)
             return
+        if isinstance(lists, np.ndarray):  # nearest first; all neighbours of a graph vote
+            shortlist = np.ascontiguousarray(holdout.voters[:, : self.n_neighbors])
+            holdout = replace(holdout, voters=shortlist)
         unfitted = self.similarity_
         if not fitted:
-            known = without(own, held)
-            first = apart(unfitted), self.database_, y, known, held, keep.part("held-out")
+            known = holdout.training_lists(own)
+            first = apart(unfitted), self.database_, y, known, holdout.held, keep.part("held-out")
             self.similarity_ = learn(*first)
-        self._correct_hubs(lists)
-        # Lists say which are the nearest; a graph does not, and all its neighbours vote.
-        most = self.n_neighbors if isinstance(lists, np.ndarray) else None
-        indices = np.ascontiguousarray(lists_of(lists, np.flatnonzero(held), len(held))[:, :most])
-        scores = self._scores(self.database_[held], indices)
-        self._choose(scores, self.labels_[indices], self.labels_[held])
+        self._measure_csls(lists)
+        scores = self._scores(self.database_[holdout.held], holdout.voters)
+        self.vote_, self.calibration_accuracy_ = holdout.choose_vote(scores, self.labels_)
         if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
             self.similarity_ = learn(unfitted, self.database_, y, own, keep=keep)
-            self._correct_hubs(lists)
+            self._measure_csls(lists)
 
     def _choose(self, scores: Array, labels: NDArray[Any], truth: NDArray[Any]) -> None:
         n = len(self.classes_)
@@ -362,7 +364,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             scores = pairs.pair_closeness(queries, self.database_, indices, self.scale_)
         else:
             scores = listed_scores(self.similarity_, queries, self.database_, indices)
-        return scores - self.hub_bias_[indices] if self.hub_share else scores
+        return scores - self.csls_bias_[indices] if self.csls else scores
 
     def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
         """Votes by class, a block of queries at a time."""

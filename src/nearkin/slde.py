@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from joblib import Parallel, cpu_count, delayed
@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from nearkin.ensemble.joint import Member, refine
+from nearkin.ensemble.joint import JointMember, refine
 from nearkin.ensemble.members import (
     Folder,
     learn_member,
@@ -26,9 +26,19 @@ from nearkin.ensemble.members import (
     project,
     read_member,
 )
-from nearkin.ensemble.projections import Fixed, Projection, check_sizes, make_projections
+from nearkin.ensemble.memory import ensemble_bytes
+from nearkin.ensemble.projections import (
+    Fixed,
+    Projection,
+    ProjectionName,
+    check_sizes,
+    make_projections,
+)
 from nearkin.io.fingerprint import Digest
-from nearkin.learning.holdout import hold_out
+from nearkin.learning.execution import Execution
+from nearkin.learning.holdout import HoldOut
+from nearkin.learning.memory import fit_bytes, listed
+from nearkin.learning.sampling import PAPER_MARGIN, as_rule
 from nearkin.learning.trainer import TINY
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
@@ -39,14 +49,18 @@ from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE, scale_of
 from nearkin.validation import memory
-from nearkin.validation.arrays import check_choice, check_label_count, check_number, classes_of
+from nearkin.validation.arrays import check_label_count, classes_of
+from nearkin.validation.parameters import check_choice, check_number
 
 Array = NDArray[np.float32]
 
 HELD_OUT = 0.1
 # Parameters that members do not depend on: those of the ensemble, and those of a learner.
-_NO_MATTER = ("n_jobs", "cache_dir", "verbose", "joint_epochs", "learner", "random_state")
-_IDLE = ("callback", "verbose", "random_state")
+_NOT_FINGERPRINTED = ("n_jobs", "cache_dir", "joint_epochs", "learner", "random_state")
+_LEARNER_NOT_FINGERPRINTED = (
+    "execution", "sampling", "constraint", "execution__callback", "execution__verbose",
+    "random_state",
+)  # fmt: skip
 
 
 class SLDE(NeighborhoodSimilarity, BaseEstimator):
@@ -60,16 +74,15 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     learner : estimator, optional
         What learns each member; `SLNE` by default. Any metric learner whose `fit` leaves
         ``matrix_`` or ``components_`` will do. A member in a PCA block sees only a part of each
-        row: its hardest pair is mostly noise, and its length small. There ``rule="all"`` and a
-        `step_size` as many times larger as there are blocks do better.
+        row: its hardest pair is mostly noise, and its length small. There ``SLNE("all")`` and a
+        `step_size` as many times larger as there are blocks do better. Its `execution` is the
+        ensemble's, too.
     projection : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
         Consecutive blocks of principal directions, random matrices, or half of each.
     n_members : int
         Size of the ensemble, N_E; with ``"pca"`` at most the number of columns.
     n_components : int, optional
         d; the columns evenly shared among the members if left out.
-    pca_rows : int, optional
-        Rows that the principal directions are found from.
     own_neighbors : bool
         Give each member the neighbours of its own subspace instead of the shared ones.
     weights : {"equal", "accuracy"}
@@ -85,9 +98,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         Workers on this machine.
     random_state : int, RandomState instance or None
         The same seed gives the same ensemble on any number of workers.
-    verbose : int
-        1 shows the search for neighbours and joblib's count of finished members; more, joblib's
-        details.
 
     Attributes
     ----------
@@ -115,7 +125,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> ensemble = SLDE(SLNE(rule="softmax"), n_members=4, random_state=0).fit(X[:500], y[:500])
+    >>> ensemble = SLDE(SLNE("softmax"), n_members=4, random_state=0).fit(X[:500], y[:500])
     >>> ensemble.matrix_.shape, [M.shape for M in ensemble.members_]
     ((64, 64), [(16, 16), (16, 16), (16, 16), (16, 16)])
     """
@@ -124,34 +134,34 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         self,
         learner: Any = None,
         *,
-        projection: str | Sequence[ArrayLike] = "pca",
+        projection: ProjectionName | Sequence[ArrayLike] = "pca",
         n_members: int = 10,
         n_components: int | None = None,
-        pca_rows: int | None = None,
         own_neighbors: bool = False,
-        weights: str = "equal",
+        weights: Literal["equal", "accuracy"] = "equal",
         joint_epochs: int = 0,
         cache_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
     ) -> None:
         self.learner = learner
         self.projection = projection
         self.n_members = n_members
         self.n_components = n_components
-        self.pca_rows = pca_rows
         self.own_neighbors = own_neighbors
         self.weights = weights
         self.joint_epochs = joint_epochs
         self.cache_dir = cache_dir
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
 
     @property
     def _prototype(self) -> Any:
         return SLNE() if self.learner is None else self.learner
+
+    @property
+    def _execution(self) -> Execution:
+        return self._prototype._execution if isinstance(self._prototype, SLNE) else Execution()
 
     @property
     def n_neighbors(self) -> int:
@@ -161,12 +171,12 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     @property
     def index(self) -> str:
         """How neighbours are found: the learner's."""
-        return getattr(self._prototype, "index", "auto")
+        return self._execution.index
 
     @property
     def margin(self) -> float:
         """Margin of the objective: the learner's."""
-        return getattr(self._prototype, "margin", 0.02)
+        return getattr(self._prototype, "margin", PAPER_MARGIN)
 
     @property
     def psd(self) -> bool:
@@ -187,15 +197,15 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         k = self._near(len(rows), neighbors)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         self.projections_, self.energies_ = make_projections(
-            self.projection, rows, self.n_members, self.n_components, rng, self.pca_rows
+            self.projection, rows, self.n_members, self.n_components, rng
         )
         self._check_projections(rows)
         self.joint_history_: list[dict[str, float]] = []
         learners = self._learners(rng, k)
-        hoods, held, voters = self._hoods(rows, labels, neighbors, rng, k)
+        hoods, holdout = self._hoods(rows, labels, neighbors, rng, k)
         with self._place() as place:
             folder = self._folder(rows, labels, hoods, Path(place), learners)
-            self._learn(folder, rows, learners, (labels, hoods, held, voters))
+            self._learn(folder, rows, learners, (labels, hoods, holdout))
             self._collect(folder)
         if self.joint_epochs and not self.interrupted_:
             self._refine(rows, hoods, learners)
@@ -211,11 +221,11 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     @property
     def _local(self) -> bool:
         """Whether members visit rows that lie together one after the other."""
-        return bool(getattr(self._prototype, "shuffle", None) == "local" and not self.own_neighbors)
+        return self._execution.order == "local" and not self.own_neighbors
 
     def _check_parameters(self) -> None:
         check_choice("weights", self.weights, ["equal", "accuracy"])
-        check_sizes(self.n_members, self.n_components, self.pca_rows)
+        check_sizes(self.n_members, self.n_components)
         check_number("joint_epochs", self.joint_epochs, 0, whole=True)
         check_number("n_neighbors", self.n_neighbors, 1, whole=True)
         check_index(self.index)
@@ -234,17 +244,17 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         members = len(self.projection) if given else self.n_members
         width = max(map(len, self.projection)) if given else self.n_components  # type: ignore[arg-type]
         width = width or max(1, D // members)
-        k = min(self.n_neighbors, n - 1) if neighbors is None else memory.listed(neighbors, n)
+        k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
         jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
         learner = self._prototype
-        rounded = isinstance(learner, SLNE) and learner._compares_bytes(n, width)
-        stages = memory.ensemble_bytes(
+        quantized = isinstance(learner, SLNE) and learner._quantizes(n, width)
+        stages = ensemble_bytes(
             n, D, k, width=width, members=members, jobs=jobs, joint=self.joint_epochs > 0,
-            local=self._local, rounded=rounded,
+            local=self._local, quantized=quantized,
             index=self.index, ready_lists=neighbors is not None,
         )  # fmt: skip
         if self.own_neighbors:  # every worker searches in its own columns
-            own = max(memory.fit_bytes(n, width, k, index=self.index).values())
+            own = max(fit_bytes(n, width, k, index=self.index).values())
             stages = {"members": stages["members"] + jobs * own}
         advice = (
             f"lower n_neighbors={k}, n_components={width}, n_members={members} or n_jobs={jobs}"
@@ -302,20 +312,21 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         neighbors: NeighborLists | None,
         rng: np.random.Generator,
         k: int,
-    ) -> tuple[Neighborhoods | None, NDArray[np.bool_], NDArray[np.int32]]:
-        """The shared graph, the rows held out from it and their neighbours."""
-        held, voters = np.zeros(len(rows), bool), np.empty((0, 1), np.int32)
+    ) -> tuple[Neighborhoods | None, HoldOut]:
+        """The shared graph, and the rows held out from it."""
+        holdout = HoldOut.none(len(rows))
         if self.own_neighbors:
-            return None, held, voters
+            return None, holdout
         if neighbors is None:
-            neighbors = nearest(rows, k, index=self.index, verbose=self.verbose)[1]
+            neighbors = nearest(rows, k, index=self.index, verbose=self._execution.verbose)[1]
         if self.weights == "accuracy":
-            held, voters = hold_out(neighbors, labels, HELD_OUT, rng)
-        limit = getattr(self._prototype, "hub_limit", None)
-        hoods = neighborhoods(neighbors, labels, held=held if held.any() else None, hub_limit=limit)
+            holdout = HoldOut.draw(neighbors, labels, HELD_OUT, rng)
+        limit = self._execution.hub_limit if isinstance(self._prototype, SLNE) else None
+        held = holdout.held if holdout else None
+        hoods = neighborhoods(neighbors, labels, held=held, hub_limit=limit)
         if self._local and hoods.cells is None:
             hoods = replace(hoods, cells=cells_of(rows))  # near in all dimensions, not a member's
-        return hoods, held, voters
+        return hoods, holdout
 
     def _folder(
         self, rows: Array, labels: Any, hoods: Neighborhoods | None, path: Path, learners: Any
@@ -323,13 +334,13 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         folder = Folder(path, durable=bool(self.cache_dir))
         if not folder.durable:
             return folder
-        own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NO_MATTER}
+        own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_FINGERPRINTED}
         if not isinstance(self.projection, str):
             own["projection"] = Digest(*(P.matrix() for P in self.projections_))
         graph = () if hoods is None else (*hoods.arrays, hoods.cells)
         folder.claim(
             own
-            | {f"learner.{k}": v for k, v in self._prototype.get_params().items() if k not in _IDLE}
+            | {f"learner.{k}": v for k, v in self._learner_inputs().items()}
             | {
                 "learner": type(self._prototype).__name__,
                 "seeds": [learner.get_params().get("random_state") for learner in learners],
@@ -340,6 +351,15 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         )
         return folder
 
+    def _learner_inputs(self) -> dict[str, Any]:
+        """Parameters of the learner that a member depends on."""
+        learner = self._prototype
+        given = learner.get_params().items()
+        inputs = {k: v for k, v in given if k not in _LEARNER_NOT_FINGERPRINTED}
+        return (
+            inputs | {"rule": learner._rule.fingerprint()} if isinstance(learner, SLNE) else inputs
+        )
+
     def _learn(self, folder: Folder, rows: Array, learners: list[Any], shared: Any) -> None:
         self.interrupted_ = False
         missing = [n for n in range(len(learners)) if not folder.member(n).exists()]
@@ -349,7 +369,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         folder.write_shared(*shared)
         try:
             # The only parallel call: joblib's back end decides where the members are learned.
-            Parallel(n_jobs=self.n_jobs, verbose=self.verbose)(
+            Parallel(n_jobs=self.n_jobs, verbose=self._execution.verbose)(
                 delayed(learn_member)(folder, n, learner)
                 for n, learner in self._tasks(folder, rows, missing, learners)
             )
@@ -407,7 +427,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             own_scale = mean_squared_length(rows, P.matrix())
             learner = in_units_of(self.scale_, own_scale, learners[n])
             epochs = len(self.histories_[n])
-            ensemble.append(Member(P, self.members_[n], self.weights_[n], learner, epochs))
+            ensemble.append(JointMember(P, self.members_[n], self.weights_[n], learner, epochs))
         margin = self.margin * self.scale_
         try:
             refine(rows, hoods, ensemble, margin, self.joint_epochs, self.joint_history_)
@@ -449,9 +469,6 @@ def in_units_of(scale: float, own_scale: float, learner: Any) -> Any:
     learner = clone(learner)
     if isinstance(learner, SLNE) and own_scale > 0:
         ratio = scale / own_scale
-        learner.set_params(
-            margin=learner.margin * ratio,
-            step_size=learner.step_size / ratio,
-            temperature=learner.temperature * ratio,
-        )
+        rule = as_rule(learner.sampling).scaled(ratio)
+        learner.set_params(sampling=rule, step_size=learner.step_size / ratio)
     return learner

@@ -16,24 +16,30 @@ from sklearn.utils.validation import validate_data
 
 from nearkin.io.checkpoint import Checkpoint, as_checkpoint
 from nearkin.io.fingerprint import Digest
-from nearkin.learning.constraints import Projection
-from nearkin.learning.holdout import Judge, hold_out
+from nearkin.learning.constraints import Constraint
+from nearkin.learning.execution import Execution
+from nearkin.learning.holdout import HoldOut
 from nearkin.learning.incremental import Seen
-from nearkin.learning.sampling import RULES
+from nearkin.learning.memory import fit_bytes, listed
+from nearkin.learning.sampling import RuleName, SamplingRule, as_rule
 from nearkin.learning.state import Course, Journal
-from nearkin.learning.trainer import TINY, Learner, Settings, compares_bytes
+from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
+from nearkin.native.vectors import CACHE
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
-from nearkin.neighbors.backends import check_index
 from nearkin.neighbors.search import nearest, no_more_than_rows
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import memory
-from nearkin.validation.arrays import check_choice, check_label_count, check_number, classes_of
+from nearkin.validation.arrays import check_label_count, classes_of
+from nearkin.validation.parameters import as_group, check_number
 
-RUNAWAY_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
+DIVERGED_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
 
-# Parameters that do not change what an epoch does; the seed stands for random_state.
-_NO_MATTER = ("max_epochs", "callback", "verbose", "warm_start", "random_state")
+# Parameters that decide nothing that a checkpoint holds; the seed stands for random_state.
+_NOT_FINGERPRINTED = (
+    "max_epochs", "warm_start", "random_state", "execution", "sampling", "constraint",
+    "execution__callback", "execution__verbose",
+)  # fmt: skip
 
 
 class SLNE(NeighborhoodSimilarity, BaseEstimator):
@@ -41,53 +47,32 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     Parameters
     ----------
+    sampling : {"hardest", "uniform", "random_target", "all", "softmax"} or SamplingRule
+        Which neighbours a step pulls and pushes. ``"hardest"`` is the paper's; ``"softmax"`` is
+        usually better where rows outnumber dimensions. An object sets the rule's own parameters,
+        ``Hardest(margin=0.05)`` or ``Softmax(temperature=0.05)``, or is a rule of your own
+        (`nearkin.learning.sampling`).
     n_neighbors : int
         Neighbours per row, before symmetrising (the paper's k).
-    margin, step_size : float
-        The paper's b and ρ0, for rows of unit length; for others they are scaled by the mean
-        squared length (`scale_`), so that no data needs numbers of its own.
+    step_size : float
+        The paper's ρ0. Like a rule's margin or temperature it is meant for rows of unit length;
+        for others it is scaled by the mean squared length (`scale_`), so that no data needs
+        numbers of its own.
     max_epochs : int
         Passes over the rows, at most.
-    rule : {"hardest", "uniform", "random_target", "all", "softmax"}
-        Which neighbours a step pulls and pushes. ``hardest`` is the paper's; ``softmax`` is
-        usually better where rows outnumber dimensions.
-    batch_size : int
-        1 is Algorithm 1 exactly; more are ordinary mini-batches.
-    shuffle : bool or "local"
-        Visit the rows in random order. ``"local"``: cells of near rows in random order, and
-        their rows in random order; successive rows then share neighbours, which stay in the
-        processor's cache.
-    rounded : bool or "auto"
-        Compare with a copy of the rows rounded to bytes first: a quarter as much to read. The
-        rules ``hardest`` and ``random_target`` then look at the rows themselves where bytes leave
-        a doubt, and the result stays the same; that of other rules is no longer exact. ``"auto"``:
-        if it stays the same and the copy is no larger than eight matrices.
-    symmetric, rank, psd, normalize :
-        Keep M symmetric, of low rank, positive semidefinite (and so symmetric), or at its
-        initial Frobenius norm. Symmetry and norm are kept at every step, rank and
-        semidefiniteness at least once an epoch.
     tol : float
         Stop when the smoothed loss falls by less than this share in an epoch; 0 runs them all.
-    temperature : float
-        Of the ``softmax`` rule.
-    index : str
-        How neighbours are found: see `nearkin.neighbors.nearest`.
-    hub_limit : float or None
-        A row in more than this many times the usual number of lists is a hub, and takes only so
-        many of them as neighbours: see `nearkin.neighborhoods.neighborhoods`.
-    early_stopping : bool
-        Hold out `validation_fraction` of the rows (at most 5,000), keep the matrix of the epoch
-        that votes best on them and, unless `tol` is 0, stop after five epochs without a better one.
     validation_fraction : float
-        Share of the rows, between 0 and 1, that `early_stopping` holds out, by class; not used
-        without it.
+        Early stopping: hold out this share of the rows (at most 5,000), keep the matrix of the
+        epoch that votes best on them and, unless `tol` is 0, stop after five epochs without a
+        better one. 0: no early stopping.
+    constraint : Constraint, optional
+        Keep M symmetric, positive semidefinite, of low rank or at its norm.
     warm_start : bool
         Go on from the present `matrix_` and step schedule.
-    callback : callable, optional
-        Called as ``callback(epoch, model)`` after each epoch.
+    execution : Execution, optional
+        Visiting order, quantisation, search index, hub limit, verbosity, callback.
     random_state : int, RandomState instance or None
-    verbose : int
-        1 prints a line an epoch.
 
     Attributes
     ----------
@@ -109,7 +94,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     n_skipped_ : int
         Rows without a target or an impostor among their neighbours.
     n_hubs_ : int
-        Rows that `hub_limit` cut short.
+        Rows whose neighbours the hub limit cut.
 
     Examples
     --------
@@ -117,7 +102,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     >>> from nearkin import Preprocess
     >>> X, y = load_iris(return_X_y=True)
     >>> X = Preprocess().fit_transform(X)
-    >>> model = SLNE(n_neighbors=40, rule="softmax", random_state=0).fit(X, y)
+    >>> model = SLNE("softmax", n_neighbors=40, random_state=0).fit(X, y)
     >>> virginica, versicolor = model.similarity(X[[140]], X[[120, 60]])[0]
     >>> bool(virginica > versicolor)
     True
@@ -128,52 +113,55 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def __init__(
         self,
+        sampling: RuleName | SamplingRule = "hardest",
         *,
         n_neighbors: int = 50,
-        margin: float = 0.02,
         step_size: float = 0.2,
         max_epochs: int = 20,
-        rule: str = "hardest",
-        batch_size: int = 1,
-        shuffle: bool | str = True,
-        rounded: bool | str = "auto",
-        symmetric: bool = False,
-        rank: int | None = None,
-        psd: bool = False,
-        normalize: bool = False,
         tol: float = 1e-3,
-        temperature: float = 0.1,
-        index: str = "auto",
-        hub_limit: float | None = 10.0,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
+        validation_fraction: float = 0.0,
+        constraint: Constraint | None = None,
         warm_start: bool = False,
-        callback: Callable[[int, Any], object] | None = None,
+        execution: Execution | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
     ) -> None:
+        self.sampling = sampling
         self.n_neighbors = n_neighbors
-        self.margin = margin
         self.step_size = step_size
         self.max_epochs = max_epochs
-        self.rule = rule
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.rounded = rounded
-        self.symmetric = symmetric
-        self.rank = rank
-        self.psd = psd
-        self.normalize = normalize
         self.tol = tol
-        self.temperature = temperature
-        self.index = index
-        self.hub_limit = hub_limit
-        self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.constraint = constraint
         self.warm_start = warm_start
-        self.callback = callback
+        self.execution = execution
         self.random_state = random_state
-        self.verbose = verbose
+
+    @property
+    def _rule(self) -> SamplingRule:
+        return as_rule(self.sampling)
+
+    @property
+    def _constraint(self) -> Constraint:
+        return as_group("constraint", self.constraint, Constraint)
+
+    @property
+    def _execution(self) -> Execution:
+        return as_group("execution", self.execution, Execution)
+
+    @property
+    def psd(self) -> bool:
+        """Whether the similarity is an inner product."""
+        return self._constraint.psd
+
+    @property
+    def margin(self) -> float:
+        """Margin of the objective (Eq. 6), for rows of unit length."""
+        return self._rule.margin
+
+    @property
+    def index(self) -> str:
+        """How neighbours are found."""
+        return self._execution.index
 
     def fit(
         self,
@@ -211,24 +199,20 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         self._cached_seen = Seen(rows, np.asarray(y).ravel(), neighbors)
         random_state = check_random_state(keep.seed(self.random_state))
         seed = int(random_state.randint(np.iinfo(np.int32).max))
-        held, judge = np.zeros(len(rows), bool), None
-        if self.early_stopping:
-            rng = np.random.default_rng(seed)
-            held, lists = hold_out(neighbors, labels, self.validation_fraction, rng)
-            judge = Judge(rows, labels, held, lists) if held.any() else None
-            if judge is None:
-                warnings.warn(
-                    f"early_stopping=True, but validation_fraction={self.validation_fraction} of "
-                    "classes this small holds no row out, so all epochs are run; raise it or give "
-                    "more rows a class",
-                    stacklevel=2,
-                )
+        holdout = self._hold_out(neighbors, labels, seed)
         hoods = neighborhoods(
-            neighbors, labels, held=held if held.any() else None, hub_limit=self.hub_limit
+            neighbors,
+            labels,
+            held=holdout.held if holdout else None,
+            hub_limit=self._execution.hub_limit,
         )
-        self._report_skipped(hoods, held)
-        learner = self._learner(rows, hoods, seed)
+        self._report_skipped(hoods, holdout.held)
+        learner = self._trainer(rows, hoods, seed)
         course = Course(self.history_)
+
+        def judge() -> float | None:
+            return holdout.accuracy(rows, labels, learner.matrix) if holdout else None
+
         made_from = self._made_from(learner) | {"X": all_rows, "y": Digest(labels)}
         journal = Journal(keep, made_from, learner, course)
         journal.resume()
@@ -244,7 +228,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         Each new row finds its `n_neighbors` nearest among all rows, old and new; old rows gain the
         new rows that list them. Every new row, and every old row that gained one, is visited
         once; the step schedule goes on from `t_`, for the number of rows that there are now.
-        `max_epochs`, `tol` and `early_stopping` play no part, and `scale_` stays what it was.
+        `max_epochs`, `tol` and early stopping play no part, and `scale_` stays what it was.
 
         For this the estimator keeps a reference to the rows, labels and lists of `fit` (a copy
         of all rows, in memory, after the first `partial_fit`). They are neither saved nor
@@ -267,14 +251,14 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             self._cached_seen = Seen.nothing(rows.shape[1], labels)
         seen = self._grown(rows, labels)
         codes = np.unique(seen.labels, return_inverse=True)[1]
-        hoods = neighborhoods(seen.neighbors, codes, hub_limit=self.hub_limit)
+        hoods = neighborhoods(seen.neighbors, codes, hub_limit=self._execution.hub_limit)
         self._report_skipped(hoods, np.zeros(len(codes), bool))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        learner = self._learner(seen.rows, hoods, seed, go_on=not first)
+        learner = self._trainer(seen.rows, hoods, seed, go_on=not first)
         learner.taken, learner.visits = learner.t0, seen.touched(len(rows))
         with serial_blas():
             record = self._epoch(learner)
-        self._runs_away(record, stacklevel=3)
+        self._warn_if_diverged(record, stacklevel=3)
         self._cached_seen, self.interrupted_ = seen, False
         self._show(learner)
         self._tell(record)
@@ -289,9 +273,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 "copies; fit on all rows, old and new, with warm_start=True to go on"
             )
         n, D = len(seen.rows) + len(rows), rows.shape[1]
-        k = self.n_neighbors if n == len(rows) else memory.listed(seen.neighbors, len(seen.rows))
-        stages = memory.fit_bytes(
-            n, D, max(k, self.n_neighbors), index="exact", rounded=self._compares_bytes(n, D)
+        k = self.n_neighbors if n == len(rows) else listed(seen.neighbors, len(seen.rows))
+        stages = fit_bytes(
+            n, D, max(k, self.n_neighbors), index="exact", quantized=self._quantizes(n, D)
         )
         stages = {name: size + 4 * n * D for name, size in stages.items()}
         advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
@@ -301,13 +285,14 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != "_cached_seen"}
 
-    def _made_from(self, learner: Learner) -> dict[str, Any]:
+    def _made_from(self, learner: Trainer) -> dict[str, Any]:
         """What decides the course of a fit, beside X and y."""
-        settings = {k: v for k, v in self.get_params().items() if k not in _NO_MATTER}
+        settings = {k: v for k, v in self.get_params().items() if k not in _NOT_FINGERPRINTED}
         hoods = learner.hoods
         return settings | {
+            "rule": self._rule.fingerprint(),
             "seed": learner.settings.seed,
-            "rows until M is whole": learner.stretch,
+            "rows until M is complete": learner.superblock,
             # Now, not when it is first asked for: the matrix is about to change.
             "the matrix to start from": str(Digest(learner.matrix)),
             "epochs before": learner.epochs,
@@ -323,21 +308,14 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             )
 
     def _check_parameters(self) -> None:
-        check_choice("rule", self.rule, RULES)
-        check_number("margin", self.margin, 0)
+        self._rule.validate()
+        self._constraint.validate()
+        self._execution.validate()
         check_number("tol", self.tol, 0)
-        check_choice("shuffle", self.shuffle, [True, False, "local"])
-        check_choice("rounded", self.rounded, [True, False, "auto"])
-        if self.hub_limit is not None:
-            check_number("hub_limit", self.hub_limit, 1)
-        for name in ("step_size", "temperature"):
-            check_number(name, getattr(self, name), 0, open_low=True)
-        for name in ("n_neighbors", "max_epochs", "batch_size"):
+        check_number("step_size", self.step_size, 0, open_low=True)
+        for name in ("n_neighbors", "max_epochs"):
             check_number(name, getattr(self, name), 1, whole=True)
-        if self.rank is not None:
-            check_number("rank", self.rank, 1, whole=True)
-        check_index(self.index)
-        check_number("validation_fraction", self.validation_fraction, 0, open_low=True)
+        check_number("validation_fraction", self.validation_fraction, 0)
         if not self.validation_fraction < 1:
             raise ValueError(
                 f"validation_fraction={self.validation_fraction!r} must lie between 0 and 1"
@@ -358,17 +336,15 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def _check_memory(self, rows: NDArray[np.float32], neighbors: NeighborLists | None) -> None:
         n, D = rows.shape
-        k = min(self.n_neighbors, n - 1) if neighbors is None else memory.listed(neighbors, n)
-        stages = memory.fit_bytes(
+        k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
+        stages = fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
-            batch_size=int(self.batch_size), early_stopping=self.early_stopping,
-            spectral=self.psd or self.rank is not None, rounded=self._compares_bytes(n, D),
+            early_stopping=self.validation_fraction > 0, spectral=self._constraint.spectral,
+            quantized=self._quantizes(n, D),
         )  # fmt: skip
         if isinstance(neighbors, Neighborhoods):
             del stages["graph"]
         advice = f"lower n_neighbors={k}"
-        if self.batch_size > 1:
-            advice += f" or batch_size={self.batch_size}"
         if "neighbours" in stages:
             advice += (
                 ", find neighbours with nearkin.neighbors.nearest(out=…), which keeps them on disk"
@@ -383,10 +359,23 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         k = no_more_than_rows(self.n_neighbors, len(rows))
 
         def search() -> NDArray[np.int32]:
-            return nearest(rows, k, index=self.index, verbose=self.verbose)[1]
+            return nearest(rows, k, index=self.index, verbose=self._execution.verbose)[1]
 
         made_from = {"n_neighbors": k, "index": self.index, "X": all_rows}
         return keep.lists(made_from, search)
+
+    def _hold_out(self, neighbors: NeighborLists, labels: Any, seed: int) -> HoldOut:
+        if not self.validation_fraction:
+            return HoldOut.none(len(labels))
+        rng = np.random.default_rng(seed)
+        holdout = HoldOut.draw(neighbors, labels, self.validation_fraction, rng)
+        if not holdout:
+            warnings.warn(
+                f"validation_fraction={self.validation_fraction} of classes this small holds no "
+                "row out, so all epochs are run; raise it or give more rows a class",
+                stacklevel=3,
+            )
+        return holdout
 
     def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
         unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
@@ -398,26 +387,22 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        if self.verbose:
+        if self._execution.verbose:
             print(
                 f"{hoods.usable.sum()} rows to visit, {self.n_skipped_} skipped (no target or no "
                 f"impostor near), mean degree {hoods.degrees.mean():.1f}, {hoods.n_hubs} hubs"
             )
 
-    def _learner(
+    def _trainer(
         self, rows: NDArray[np.float32], hoods: Neighborhoods, seed: int, go_on: bool | None = None
-    ) -> Learner:
+    ) -> Trainer:
         # Rows x/√scale with the given margin and step take the same steps as rows x with these.
-        settings = Settings(
-            rule=self.rule,
-            margin=self.margin * self.scale_,
+        settings = Hyperparameters(
+            rule=self._rule.scaled(self.scale_),
             step_size=self.step_size / self.scale_,
-            temperature=self.temperature * self.scale_,
-            batch_size=int(self.batch_size),
-            shuffle=self.shuffle,
-            normalize=self.normalize,
-            projection=Projection(self.symmetric or self.psd, self.rank, self.psd),
-            rounded=self._compares_bytes(*rows.shape),
+            constraint=self._constraint,
+            order=self._execution.order,
+            quantize=self._quantizes(*rows.shape),
             seed=seed,
         )
         go_on = self.warm_start and hasattr(self, "matrix_") if go_on is None else go_on
@@ -427,30 +412,37 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 raise ValueError(
                     f"warm_start: matrix_ is for {start.shape[0]} columns, X has {rows.shape[1]}"
                 )
-            settings.projection.apply(start)
-            return Learner(rows, hoods, settings, start, self.n_epochs_, taken=self._taken(rows))
+            settings.constraint.project(start)
+            return Trainer(rows, hoods, settings, start, self.n_epochs_, taken=self._taken(rows))
         self.history_ = []
-        return Learner(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
+        return Trainer(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
 
-    def _compares_bytes(self, n: int, D: int) -> bool:
-        return compares_bytes(self.rounded, self.rule, n, D)
+    def _quantizes(self, n: int, D: int) -> bool:
+        return self._execution.quantizes(self._rule.extreme, n, D, CACHE)
 
     def _taken(self, rows: NDArray[np.float32]) -> int:
         """Visits so far, t − 1; models of earlier versions know their epochs only."""
         return getattr(self, "t_", self.n_epochs_ * len(rows))
 
-    def _run(self, learner: Learner, judge: Judge | None, course: Course, journal: Journal) -> None:
-        self.interrupted_ = runaway = False
+    def _run(
+        self,
+        learner: Trainer,
+        judge: Callable[[], float | None],
+        course: Course,
+        journal: Journal,
+    ) -> None:
+        self.interrupted_ = diverged = False
         self._show(learner)
         try:
             while course.done < self.max_epochs and not course.stopped:
                 record = self._epoch(learner)
-                runaway = runaway or self._runs_away(record, stacklevel=4)  # told once
+                diverged = diverged or self._warn_if_diverged(record, stacklevel=4)  # once a fit
                 self._show(learner)
-                if judge is not None:
-                    record["validation"] = judge(learner.matrix)
+                accuracy = judge()
+                if accuracy is not None:
+                    record["validation"] = accuracy
                 course.note(record, learner, self.tol)
-                self._tell(record)
+                course.stopped = self._tell(record) or course.stopped
             journal.write()
         except KeyboardInterrupt:
             # Perhaps within a step: good enough to use, not to go on from, so it is not written.
@@ -466,10 +458,10 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             self.t_ -= (learner.epochs - course.best_epochs) * learner.n_visits
             self.matrix_, self.n_epochs_ = course.best_matrix, course.best_epochs
 
-    def _show(self, learner: Learner) -> None:
+    def _show(self, learner: Trainer) -> None:
         self.matrix_, self.n_epochs_, self.t_ = learner.matrix, learner.epochs, learner.t0
 
-    def _epoch(self, learner: Learner) -> dict[str, float]:
+    def _epoch(self, learner: Trainer) -> dict[str, float]:
         began = time.perf_counter()
         violation_rate, loss = learner.epoch()
         if not np.isfinite(learner.matrix).all():
@@ -487,27 +479,30 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     @property
     def _advice(self) -> str:
-        return "lower step_size" + ("" if self.normalize else " or set normalize=True")
+        constrain = "" if self._constraint.normalize else " or set Constraint(normalize=True)"
+        return f"lower step_size{constrain}"
 
-    def _runs_away(self, record: dict[str, float], stacklevel: int) -> bool:
-        """Whether the loss is beyond all that a sound M can have; if so, it is told."""
-        if record["loss"] <= RUNAWAY_LOSS * (self.margin + 2):
+    def _warn_if_diverged(self, record: dict[str, float], stacklevel: int) -> bool:
+        """Whether the loss is beyond all that a sound M can have; if so, warn."""
+        if record["loss"] <= DIVERGED_LOSS * (self.margin + 2):
             return False
         warnings.warn(
-            f"step_size={self.step_size} lets M run away: the mean loss of epoch "
-            f"{record['epoch']} is {record['loss']:.1e} times the squared row length; "
-            f"{self._advice}",
+            f"step_size={self.step_size} diverges: the mean loss of epoch {record['epoch']} is "
+            f"{record['loss']:.1e} times the squared row length; {self._advice}",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
         return True
 
-    def _tell(self, record: dict[str, float]) -> None:
+    def _tell(self, record: dict[str, float]) -> bool:
+        """Report an epoch; whether the callback asks to stop."""
+        execution = self._execution
         self.history_.append(record)
-        if self.verbose:
+        if execution.verbose:
             print("  ".join(f"{name} {value:.4g}" for name, value in record.items()))
-        if self.callback is not None:
-            self.callback(int(record["epoch"]), self)
+        if execution.callback is None:
+            return False
+        return execution.callback(int(record["epoch"]), self) is True
 
 
 def scale_of(rows: NDArray[np.float32]) -> float:

@@ -22,15 +22,17 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from nearkin.classifier import SoftVotingKNN
 from nearkin.io.progress import track
-from nearkin.learning.holdout import MOST_ROWS, held_out
+from nearkin.learning.execution import Execution
+from nearkin.learning.holdout import MAX_HELD_OUT, HoldOut, held_out
+from nearkin.learning.sampling import Hardest, RandomTarget, Softmax
 from nearkin.native.pairs import pair_scores
-from nearkin.neighbors import NeighborIndex
 from nearkin.preprocessing import Preprocess
 from nearkin.preprocessing.fourier import FourierLift
 from nearkin.slne import SLNE
-from nearkin.validation.arrays import check_number, classes_of
+from nearkin.validation.arrays import classes_of
+from nearkin.validation.parameters import check_number
 from nearkin.voting import votes
-from nearkin.voting.csls import surroundings
+from nearkin.voting.csls import mean_similarity
 from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
@@ -46,21 +48,18 @@ LEARNER_FACTOR = 3
 PATIENCE = 3  # epochs without a better accuracy
 EPOCHS, MOST_EPOCHS = 8, 30  # of a candidate, of the best one
 LONGEST = 100  # neighbour list of any candidate
-SHARES = (0.0, 0.25, 0.5)
+CSLS_WEIGHTS = (0.0, 0.25, 0.5)
 QUICK_SHORTLIST, SHORTLISTS = 50, (10, 20, 50, LONGEST)
 QUICK_VOTES = ("softmax",)
 PLAIN_VOTERS = (1, 3, 5, 7, 9, 15)
 
 # Searched in this order, each from the best so far.
-START: Settings = {"rule": "softmax", "n_neighbors": 50, "temperature": 0.05, "step_size": 0.5}
+START: Settings = {"sampling": Softmax(0.05), "n_neighbors": 50, "step_size": 0.5}
 LEARNERS: list[list[Settings]] = [
-    [{"temperature": t} for t in (0.01, 0.02, 0.1)],
+    [{"sampling": Softmax(t)} for t in (0.01, 0.02, 0.1)],
     [{"step_size": s} for s in (0.2, 1.0)],
     [{"n_neighbors": k} for k in (20, LONGEST)],
-    [
-        {"rule": "random_target", "margin": 0.02, "step_size": 0.1},
-        {"rule": "hardest", "margin": 0.02, "step_size": 0.1},
-    ],
+    [{"sampling": rule, "step_size": 0.1} for rule in (RandomTarget(), Hardest())],
 ]
 WHITENING = (0.0, 0.25, 0.5, 1.0)
 COMPONENTS = (50, 200)
@@ -169,7 +168,7 @@ class _Choice:
     epochs: int
     n_neighbors: int
     vote: Vote
-    share: float = 0.0  # of the hub correction
+    csls: float = 0.0
 
     def model(self, seed: int) -> SoftVotingKNN:
         """The classifier with these settings, not fitted."""
@@ -178,28 +177,21 @@ class _Choice:
             similarity = SLNE(**self.learner, max_epochs=self.epochs, tol=0, random_state=seed)
         return SoftVotingKNN(
             similarity,
-            n_neighbors=self.n_neighbors,
-            vote=self.vote.kind,
-            sharpness=self.vote.sharpness,
-            hub_share=self.share,
             preprocess=clone(self.preprocess),
+            n_neighbors=self.n_neighbors,
+            vote=self.vote,
+            csls=self.csls,
             random_state=seed,
         )
-
-
-class _Enough(Exception):
-    """Raised between epochs when more of them no longer help."""
 
 
 class _Split:
     """Preprocessed rows, some to learn from and some to judge by, with their neighbours."""
 
     def __init__(self, rows: Array, labels: Labels, held: NDArray[np.bool_], k: int) -> None:
-        self.rows, self.labels = np.ascontiguousarray(rows[~held]), labels[~held]
-        self.queries, self.truth = np.ascontiguousarray(rows[held]), labels[held]
-        index = NeighborIndex(self.rows)
-        self.lists = index.nearest(k)[1]
-        self.near = index.nearest(k, self.queries)[1]
+        self.rows, self.labels, self.truth = np.ascontiguousarray(rows), labels, labels[held]
+        holdout, self.lists = HoldOut.search(self.rows, held, k)
+        self.queries, self.near = self.rows[held], holdout.voters
 
     def plain(self) -> "_Scores":
         """Scores by rank alone."""
@@ -209,12 +201,12 @@ class _Split:
     def scored(self, matrix: Array) -> "_Scores":
         """Similarities of the held-out rows to their neighbours."""
         scores = pair_scores(self.queries @ matrix, self.rows, self.near)
-        return _Scores(scores, surroundings(self.rows, self.lists, matrix))
+        return _Scores(scores, mean_similarity(self.rows, self.lists, matrix))
 
 
 class _Scores(NamedTuple):
     raw: Array  # of held-out rows and their neighbours
-    surroundings: Array  # of the rows learned from
+    mean_similarity: Array  # of the stored rows to their surroundings (CSLS)
 
 
 @dataclass
@@ -230,7 +222,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
-        n = min(MOST_ROWS, HELD_OUT * len(self.labels))
+        n = min(MAX_HELD_OUT, HELD_OUT * len(self.labels))
         count = int(np.clip(np.ceil(self.enough / n), 1, MOST_SPLITS))
         generators = [np.random.default_rng([self.seed, i]) for i in range(count)]
         self.held = [held_out(self.labels, HELD_OUT, rng) for rng in generators]
@@ -316,14 +308,14 @@ class _Search:
         after = list(zip(*(_run(split, learner, epochs, self) for split in splits)))
         best = _Choice(preprocess, learner, 0.0, 1, QUICK_SHORTLIST, Vote("top"))
         for epoch, scores in enumerate(after, start=1):
-            for share in SHARES:
-                vote, accuracy = self._vote(splits, scores, QUICK_SHORTLIST, share)
-                new = replace(best, accuracy=accuracy, epochs=epoch, vote=vote, share=share)
+            for csls in CSLS_WEIGHTS:
+                vote, accuracy = self._vote(splits, scores, QUICK_SHORTLIST, csls)
+                new = replace(best, accuracy=accuracy, epochs=epoch, vote=vote, csls=csls)
                 best = _better(best, new)
         for n in shortlists if after else ():  # no epoch is left where the first one diverged
-            for share in SHARES:
-                vote, accuracy = self._vote(splits, after[best.epochs - 1], n, share, thorough=True)
-                new = replace(best, accuracy=accuracy, n_neighbors=n, vote=vote, share=share)
+            for csls in CSLS_WEIGHTS:
+                vote, accuracy = self._vote(splits, after[best.epochs - 1], n, csls, thorough=True)
+                new = replace(best, accuracy=accuracy, n_neighbors=n, vote=vote, csls=csls)
                 best = _better(best, new)
         return self._record(best, began)
 
@@ -332,14 +324,14 @@ class _Search:
         splits: list[_Split],
         scores: Sequence[_Scores],
         n: int,
-        share: float,
+        csls: float,
         among: list[Vote] | None = None,
         thorough: bool = False,
     ) -> tuple[Vote, float]:
         """The vote of the `n` nearest that is best on the held-out rows of all splits."""
         near = [split.near[:, :n] for split in splits]
         seen = np.concatenate([
-            part.raw[:, :n] - np.float32(share) * part.surroundings[indices]
+            part.raw[:, :n] - np.float32(csls) * part.mean_similarity[indices]
             for part, indices in zip(scores, near)
         ])  # fmt: skip
         labels = np.concatenate([split.labels[indices] for split, indices in zip(splits, near)])
@@ -355,7 +347,7 @@ class _Search:
             "n_neighbors": choice.n_neighbors,
             "vote": choice.vote.kind,
             "sharpness": choice.vote.sharpness,
-            "share": choice.share,
+            "csls": choice.csls,
             "epochs": choice.epochs,
             "rows": len(self.labels),
             "accuracy": choice.accuracy,
@@ -372,16 +364,22 @@ def _run(split: _Split, learner: Settings, epochs: int, search: _Search) -> list
     after: list[_Scores] = []
     accuracies: list[float] = []
 
-    def judge(_: int, model: SLNE) -> None:
+    def judge(_: int, model: SLNE) -> bool:
+        """Whether more epochs no longer help."""
         after.append(split.scored(model.matrix_))
-        tried = [search._vote([split], after[-1:], QUICK_SHORTLIST, s)[1] for s in SHARES]
+        tried = [search._vote([split], after[-1:], QUICK_SHORTLIST, w)[1] for w in CSLS_WEIGHTS]
         accuracies.append(max(tried))
-        if len(after) - int(np.argmax(accuracies)) > PATIENCE:
-            raise _Enough
+        return len(after) - int(np.argmax(accuracies)) > PATIENCE
 
     k = min(learner["n_neighbors"], split.lists.shape[1])
-    model = SLNE(**learner, max_epochs=epochs, tol=0, random_state=search.seed, callback=judge)
-    with suppress(_Enough, FloatingPointError), warnings.catch_warnings():
+    model = SLNE(
+        **learner,
+        max_epochs=epochs,
+        tol=0,
+        random_state=search.seed,
+        execution=Execution(callback=judge),
+    )
+    with suppress(FloatingPointError), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # nothing to learn is no better
         warnings.filterwarnings("ignore", "interrupted in epoch")  # nothing of it is kept
         model.fit(split.rows, split.labels, neighbors=split.lists[:, :k])

@@ -3,28 +3,28 @@
 import numpy as np
 
 import oracle
-from nearkin import SLNE
-from nearkin.learning.sampling import RANDOM_RULES
+from nearkin.learning.sampling import RULES
+from samples import slne
 
 
-def schedule(seed, epochs, n, shuffle=True, random=False):
+def schedule(seed, epochs, n, order="random", random=False):
     """Repeat the orders and random numbers of SLNE's epochs."""
     orders, draws = [], []
     for epoch in range(epochs):
         rng = np.random.default_rng([seed, epoch])
-        orders.append(rng.permutation(n) if shuffle else np.arange(n))
+        orders.append(rng.permutation(n) if order == "random" else np.arange(n))
         draws.append(rng.random(n) if random else np.zeros(n))
     return orders, draws
 
 
-def agree(X, y, lists, epochs=2, shuffle=True, random_state=0, rounded=False, compared=None,
+def agree(X, y, lists, epochs=2, order="random", random_state=0, quantize=False, compared=None,
           **settings):  # fmt: skip
-    model = SLNE(max_epochs=epochs, tol=0, shuffle=shuffle, random_state=random_state,
-                 rounded=rounded, **settings)  # fmt: skip
+    model = slne(max_epochs=epochs, tol=0, order=order, random_state=random_state,
+                 quantize=quantize, **settings)  # fmt: skip
     model.fit(X, y, neighbors=lists)
     seed = np.random.RandomState(random_state).randint(np.iinfo(np.int32).max)
-    random = settings.get("rule", "hardest") in RANDOM_RULES
-    orders, draws = schedule(seed, epochs, len(X), shuffle, random)
+    random = RULES[settings.get("rule", "hardest")].random
+    orders, draws = schedule(seed, epochs, len(X), order, random)
     M, losses = oracle.algorithm_1(
         X, y, lists, epochs=epochs, orders=orders, draws=draws, compared=compared, **settings
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import nearkin.classifier  # noqa: F401 - so that no child has to
-from nearkin import SLNE, slne
+from nearkin import SLNE, Constraint, slne
 from nearkin.cli.app import app
 from nearkin.ensemble import members
 from nearkin.io import atomic, models, safetensors
@@ -176,7 +176,9 @@ def main(folder, seed):
     lists = np.random.default_rng(0).integers(0, len(X), (len(X), 10)).astype(np.int32)
     with limited(1):  # compile, without a thread or an OpenMP pool, which would not survive a fork
         SLNE(max_epochs=1).fit(X, y, neighbors=lists)
-        SLNE(max_epochs=1, batch_size=32, psd=True, early_stopping=True).fit(X, y, neighbors=lists)
+        SLNE(max_epochs=1, validation_fraction=0.1, constraint=Constraint(psd=True)).fit(
+            X, y, neighbors=lists
+        )
         pair_squared_distances(X, X, lists)
     members.Checkpoint = partial(Checkpoint, minutes=0)
     common = ["--n-neighbors", "10", "--epochs", "3"]

@@ -15,7 +15,7 @@ from nearkin import SLDE, SLNE, Checkpoint, Preprocess, SoftVotingKNN
 from nearkin.cli.app import app
 from nearkin.io.atomic import replacing
 from nearkin.learning import trainer
-from samples import blobs
+from samples import blobs, slne
 
 EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0, "random_state": 0}
 
@@ -60,11 +60,11 @@ def without_seconds(history):
 def test_the_same_bits(tmp_path, monkeypatch, settings):
     X, y = blobs(n=700, dims=20, spread=1.5)  # three blocks an epoch, a projection after two
     settings = EASY | settings
-    whole = SLNE(**settings).fit(X, y)
+    whole = slne(**settings).fit(X, y)
     keep = Checkpoint(tmp_path / "run", minutes=0)
-    cut_often(monkeypatch, (3, 2, 3), lambda: SLNE(**settings).fit(X, y, checkpoint=keep))
+    cut_often(monkeypatch, (3, 2, 3), lambda: slne(**settings).fit(X, y, checkpoint=keep))
     for _ in range(2):  # the second finds everything done
-        again = SLNE(**settings).fit(X, y, checkpoint=keep)
+        again = slne(**settings).fit(X, y, checkpoint=keep)
         np.testing.assert_array_equal(again.matrix_, whole.matrix_)
         assert without_seconds(again.history_) == without_seconds(whole.history_)
         assert (again.n_epochs_, again.t_) == (whole.n_epochs_, whole.t_)
@@ -73,8 +73,8 @@ def test_the_same_bits(tmp_path, monkeypatch, settings):
 
 def test_warm_start_goes_on_from_a_checkpoint_too(tmp_path, monkeypatch):
     X, y = blobs(n=300)
-    whole = SLNE(warm_start=True, **EASY).fit(X, y).fit(X, y)
-    part = SLNE(warm_start=True, **EASY).fit(X, y)
+    whole = slne(warm_start=True, **EASY).fit(X, y).fit(X, y)
+    part = slne(warm_start=True, **EASY).fit(X, y)
     start, history = part.matrix_.copy(), list(part.history_)
     cut_at(monkeypatch, 3)
     keep = Checkpoint(tmp_path, minutes=0)
@@ -88,20 +88,20 @@ def test_warm_start_goes_on_from_a_checkpoint_too(tmp_path, monkeypatch):
 
 def test_more_epochs_go_on(tmp_path):
     X, y = blobs()
-    SLNE(**EASY).fit(X, y, checkpoint=tmp_path)
+    slne(**EASY).fit(X, y, checkpoint=tmp_path)
     longer = EASY | {"max_epochs": 5}
     seen = []
-    model = SLNE(callback=lambda epoch, _: seen.append(epoch), **longer)
+    model = slne(callback=lambda epoch, _: seen.append(epoch), **longer)
     model.fit(X, y, checkpoint=tmp_path)
-    np.testing.assert_array_equal(model.matrix_, SLNE(**longer).fit(X, y).matrix_)
+    np.testing.assert_array_equal(model.matrix_, slne(**longer).fit(X, y).matrix_)
     assert seen == [4, 5]
     with pytest.raises(ValueError, match=r"max_epochs=3, but checkpoint=.* has 5 epochs behind it"):
-        SLNE(**EASY).fit(X, y, checkpoint=tmp_path)
+        slne(**EASY).fit(X, y, checkpoint=tmp_path)
 
 
 def test_other_data_or_settings_are_refused_and_named(tmp_path):
     X, y = blobs()
-    SLNE(**EASY).fit(X, y, checkpoint=tmp_path)
+    slne(**EASY).fit(X, y, checkpoint=tmp_path)
     before = {p: p.read_bytes() for p in tmp_path.iterdir()}
     changed = X.copy()
     changed[150, 3] += 1e-6
@@ -115,28 +115,28 @@ def test_other_data_or_settings_are_refused_and_named(tmp_path):
         ({}, X, labels, "y differs"),
     ]:
         with pytest.raises(ValueError, match=message):
-            SLNE(**EASY | settings).fit(rows, truth, checkpoint=tmp_path)
+            slne(**EASY | settings).fit(rows, truth, checkpoint=tmp_path)
     lists = np.roll(np.arange(300), -1)[:, None]
     with pytest.raises(ValueError, match="neighbors differs"):
-        SLNE(**EASY).fit(X, y, neighbors=lists, checkpoint=tmp_path)
+        slne(**EASY).fit(X, y, neighbors=lists, checkpoint=tmp_path)
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ValueError, match=r"holds files that no fit has kept there \(thesis.txt\)"):
-        SLNE(**EASY).fit(*blobs(), checkpoint=tmp_path)
+        slne(**EASY).fit(*blobs(), checkpoint=tmp_path)
     Checkpoint(tmp_path).remove()
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
     for wrong, message in [(3, "checkpoint=3 must be"), (tmp_path / "thesis.txt", "thesis.txt")]:
         with pytest.raises((ValueError, OSError), match=message):
-            SLNE(**EASY).fit(*blobs(), checkpoint=wrong)
+            slne(**EASY).fit(*blobs(), checkpoint=wrong)
     with pytest.raises(ValueError, match="minutes=-1"):
         Checkpoint(tmp_path, minutes=-1)
     (tmp_path / "later").mkdir()
     (tmp_path / "later" / "checkpoint.json").write_text('{"format": 99, "seed": 0}')
     with pytest.raises(ValueError, match="has format 99"):
-        SLNE(**EASY).fit(*blobs(), checkpoint=tmp_path / "later")
+        slne(**EASY).fit(*blobs(), checkpoint=tmp_path / "later")
 
 
 @pytest.mark.parametrize("learner", [SLNE(n_neighbors=10, max_epochs=3, tol=0), None])
@@ -161,7 +161,7 @@ def test_the_classifier_keeps_rows_lists_and_both_fits(tmp_path, monkeypatch):
     X, y = blobs(n=700)
     names = np.array(["wren", "owl", "kite", "tern"])[y]
     model = SoftVotingKNN(
-        SLNE(n_neighbors=10, max_epochs=2), preprocess=Preprocess(8), hub_share=0.5, random_state=0
+        SLNE(n_neighbors=10, max_epochs=2), preprocess=Preprocess(8), csls=0.5, random_state=0
     )
     whole = clone(model).fit(X, names)
     first = clone(model).fit(X, names, checkpoint=tmp_path)
@@ -183,7 +183,7 @@ def test_a_transformer_that_no_file_can_hold_is_done_again(tmp_path):
     from sklearn.preprocessing import StandardScaler
 
     X, y = blobs(n=200)
-    model = SoftVotingKNN(SLNE(**EASY), preprocess=StandardScaler(), vote="power", random_state=0)
+    model = SoftVotingKNN(slne(**EASY), preprocess=StandardScaler(), vote="power", random_state=0)
     one, two = (clone(model).fit(X, y, checkpoint=tmp_path).predict_proba(X) for _ in range(2))
     np.testing.assert_array_equal(one, two)
 
@@ -192,7 +192,7 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
     """The folder of an ensemble holds checkpoints while a member is learned, and none after."""
     X, y = blobs(n=700, dims=12, spread=1.5)
     monkeypatch.setattr("nearkin.io.checkpoint.MINUTES", 0)
-    ensemble = SLDE(SLNE(**EASY), n_members=2, random_state=0, cache_dir=tmp_path)
+    ensemble = SLDE(slne(**EASY), n_members=2, random_state=0, cache_dir=tmp_path)
     taken = []
     take = trainer.Learner.take
 
@@ -209,7 +209,7 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
         patch.setattr(trainer.Learner, "take", counting)
         model = clone(ensemble).fit(X, y)
     assert len(taken) == 2 * 9 - 7
-    whole = SLDE(SLNE(**EASY), n_members=2, random_state=0).fit(X, y)
+    whole = SLDE(slne(**EASY), n_members=2, random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.matrix_, whole.matrix_)
     assert not list(tmp_path.glob("unfinished*"))
 
@@ -217,7 +217,7 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
 def test_cross_validation_is_not_touched():
     """A checkpoint is told to `fit`, so copies of an estimator share no folder."""
     X, y = blobs(n=200)
-    model = SoftVotingKNN(SLNE(**EASY), vote="power")
+    model = SoftVotingKNN(slne(**EASY), vote="power")
     assert not [name for name in model.get_params() if "checkpoint" in name]
     assert cross_val_score(model, X, y, cv=2, error_score="raise").min() > 0.5
 

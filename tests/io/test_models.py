@@ -14,7 +14,7 @@ from safetensors import numpy as library
 from sklearn.exceptions import NotFittedError
 
 import nearkin
-from nearkin import SLNE, Preprocess, SoftVotingKNN
+from nearkin import SLNE, Execution, Preprocess, SoftVotingKNN
 from nearkin.io import models, safetensors
 from nearkin.io.safetensors import FileFormatError
 from samples import blobs
@@ -48,7 +48,11 @@ def test_the_format_is_safetensors(tmp_path_factory, data):
 def saved(tmp_path):
     X, y = blobs(n=120)
     names = np.array(["été", "b", "c", "d"])[y]
-    learner = SLNE(max_epochs=2, callback=lambda *_: None, random_state=np.random.RandomState(0))
+    learner = SLNE(
+        max_epochs=2,
+        random_state=np.random.RandomState(0),
+        execution=Execution(callback=lambda *_: None),
+    )
     model = SoftVotingKNN(learner, preprocess=Preprocess(6), random_state=0).fit(X, names)
     model.save(tmp_path / "m.safetensors")
     return model, tmp_path / "m.safetensors", X

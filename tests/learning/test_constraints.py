@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nearkin import SLNE, Preprocess
+from nearkin import SLNE, Constraint, Preprocess
 from nearkin.learning.constraints import along
 from nearkin.reproduction.baselines import NCA
 from samples import blobs
@@ -21,7 +21,7 @@ def test_rows_along_directions(n, dims):
     "model",
     [
         NCA(1, max_iter=3),
-        SLNE(psd=True, rank=1, max_epochs=1),
+        SLNE(max_epochs=1, constraint=Constraint(psd=True, rank=1)),
         Preprocess(1, unit_length=False),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 import oracle
 from agreement import agree
-from nearkin import SLNE
+from nearkin import SLNE, Constraint, Execution, Hardest
 from nearkin.learning.blocks import Block
 from nearkin.learning.sampling import RULES
 from nearkin.native.quantize import rounded
@@ -43,7 +43,9 @@ def test_blocks_end_where_the_norm_is_about_to_be_lost(monkeypatch, step_size, s
 def test_the_norm_is_kept_where_nothing_can_be_learned(dims, step_size):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((400, dims)), rng.integers(0, 4, 400)
-    model = SLNE(normalize=True, n_neighbors=20, step_size=step_size, random_state=0).fit(X, y)
+    model = SLNE(
+        n_neighbors=20, step_size=step_size, random_state=0, constraint=Constraint(normalize=True)
+    ).fit(X, y)
     assert np.linalg.norm(model.matrix_) == pytest.approx(np.sqrt(dims), rel=1e-5)
 
 
@@ -57,7 +59,7 @@ def test_block_edges(n):
             SLNE().fit(X, y)
         return
     y[2] = 0
-    agree(X, y, nearest(X, min(8, n - 1))[1], shuffle=False)
+    agree(X, y, nearest(X, min(8, n - 1))[1], order="given")
 
 
 @pytest.mark.parametrize("rule", ["all", "softmax"])  # whose steps know no ties
@@ -68,7 +70,7 @@ def test_rounding_touches_scores_and_sums_of_many_rows(rule, batch_size):
     rows = rounded(X)
     compared = rows.codes[:, : X.shape[1]] * rows.scales
     settings = {"rule": rule, "batch_size": batch_size}
-    model = agree(X, y, lists, compared=compared, rounded=True, **settings)
+    model = agree(X, y, lists, compared=compared, quantize=True, **settings)
     whole = agree(X, y, lists, **settings)
     assert not np.array_equal(model.matrix_, whole.matrix_)
 
@@ -77,7 +79,9 @@ def test_near_rows_together():
     """``shuffle="local"``: the steps of Algorithm 1, cell by cell."""
     X, y = blobs(n=300)
     lists = nearest(X, 6)[1]
-    model = SLNE(max_epochs=1, tol=0, shuffle="local", random_state=0).fit(X, y, neighbors=lists)
+    model = SLNE(max_epochs=1, tol=0, random_state=0, execution=Execution(order="local")).fit(
+        X, y, neighbors=lists
+    )
     seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
     cut = Partition(X)
     cells = np.linalg.norm(cut.reduce(X)[:, None] - cut.centroids, axis=2).argmin(axis=1)
@@ -92,7 +96,7 @@ def test_near_rows_together():
 def test_duplicate_rows_and_in_given_order():
     X, y = blobs(n=150)
     X[50:100] = X[:50]
-    agree(X, y, nearest(X, 8)[1], shuffle=False, epochs=4)
+    agree(X, y, nearest(X, 8)[1], order="given", epochs=4)
 
 
 def test_every_row_a_violation_and_none():
@@ -109,7 +113,9 @@ def test_softmax_step_is_the_gradient_of_its_loss():
     labels = np.array([0, 0, 0, 0, 1, 2, 3])
     lists = np.full((7, 6), -1)
     lists[0] = np.arange(1, 7)
-    model = SLNE(rule="softmax", max_epochs=1, shuffle=False, step_size=1e-2, random_state=0)
+    model = SLNE(
+        "softmax", max_epochs=1, step_size=1e-2, random_state=0, execution=Execution(order="given")
+    )
     step = (model.fit(X, labels, neighbors=lists).matrix_ - np.eye(4)) / 1e-2
 
     def loss(M):
@@ -128,7 +134,7 @@ def test_softmax_step_is_the_gradient_of_its_loss():
 def test_objective(margin):
     X, y = blobs(n=90)
     lists = nearest(X, 9)[1]
-    model = SLNE(max_epochs=2, margin=margin, random_state=1).fit(X, y, neighbors=lists)
+    model = SLNE(Hardest(margin), max_epochs=2, random_state=1).fit(X, y, neighbors=lists)
     expected = oracle.objective(model.matrix_.astype(float), X, y, lists, margin * model.scale_)
     assert model.objective(X, y, neighbors=lists) == pytest.approx(expected, rel=1e-4)
 
@@ -138,6 +144,6 @@ def test_rows_of_any_length_learn_the_same():
     X, y = blobs()
     lists = nearest(X, 10)[1]
     for rule in RULES:
-        one = SLNE(rule=rule, max_epochs=2, random_state=0).fit(X, y, neighbors=lists)
-        far = SLNE(rule=rule, max_epochs=2, random_state=0).fit(20 * X, y, neighbors=lists)
+        one = SLNE(rule, max_epochs=2, random_state=0).fit(X, y, neighbors=lists)
+        far = SLNE(rule, max_epochs=2, random_state=0).fit(20 * X, y, neighbors=lists)
         np.testing.assert_allclose(one.matrix_, far.matrix_, atol=1e-3)

@@ -159,7 +159,7 @@ def test_what_is_available(tmp_path, monkeypatch):
     ("model", "advice"),
     [
         (SLNE(n_neighbors=7), "lower n_neighbors=7, find neighbours with"),
-        (SLNE(n_neighbors=7, batch_size=9), "lower n_neighbors=7 or batch_size=9"),
+        (SLNE(n_neighbors=7), "lower n_neighbors=7 or batch_size=9"),
         (SLDE(n_members=3, n_jobs=2), "n_components=4, n_members=3 or n_jobs=2"),
         (SLDE(n_members=3, own_neighbors=True), "an ensemble on 300 rows of 12 columns"),
         (SoftVotingKNN(preprocess=Preprocess()), "lower n_components of the preprocessing"),

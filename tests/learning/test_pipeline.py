@@ -7,7 +7,7 @@ import pytest
 
 from agreement import agree
 from cutting import cut_often
-from nearkin import SLNE
+from nearkin import SLNE, Execution
 from nearkin.io.checkpoint import Checkpoint
 from nearkin.learning import pipeline, trainer
 from nearkin.learning.sampling import RULES
@@ -16,7 +16,7 @@ from nearkin.native.quantize import rounded
 from nearkin.native.threads import _core, _leave, cores, hand_over, limited
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
-from samples import blobs
+from samples import blobs, slne
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_rounded_rows(early):
     X, y = blobs(n=2_300)
     rows = rounded(X)
     compared = rows.codes[:, : X.shape[1]] * rows.scales
-    agree(X, y, nearest(X, 12)[1], rule="softmax", rounded=True, compared=compared)
+    agree(X, y, nearest(X, 12)[1], rule="softmax", quantize=True, compared=compared)
 
 
 @pytest.mark.parametrize("rounded", [False, True])
@@ -56,7 +56,9 @@ def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, visitor
     lists = nearest(X, 20)[1]
 
     def learned(threads):
-        model = SLNE(rule="softmax", rounded=rounded, max_epochs=3, tol=0, random_state=0)
+        model = SLNE(
+            "softmax", max_epochs=3, tol=0, random_state=0, execution=Execution(quantize=rounded)
+        )
         with limited(threads):
             return model.fit(X, y, neighbors=lists).matrix_
 
@@ -69,7 +71,7 @@ def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, visitor
 @pytest.mark.parametrize(("degree", "visitors"), [(50, [1, 1, 1]), (500, [1, 1, 4])])
 def test_more_neighbours_more_visitors(degree, visitors):
     X, y = blobs(n=600, dims=1_000)
-    model = SLNE(random_state=0, hub_limit=None)
+    model = SLNE(random_state=0, execution=Execution(hub_limit=None))
     model.scale_ = 1.0
     lists = np.random.default_rng(0).integers(0, 600, (600, degree * 2 // 3))
     learner = model._learner(X, neighborhoods(lists, y), 0)
@@ -95,10 +97,10 @@ def test_a_visitor_that_fails_lets_the_others_go(early, monkeypatch):
 def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, monkeypatch):
     X, y = blobs(n=2_300)  # three stretches an epoch
     settings = {"max_epochs": 2, "tol": 0, "random_state": 0}
-    whole = SLNE(**settings).fit(X, y)
+    whole = slne(**settings).fit(X, y)
     keep = Checkpoint(tmp_path / "run", minutes=0)
-    cut_often(monkeypatch, (2, 2, 3), lambda: SLNE(**settings).fit(X, y, checkpoint=keep))
-    again = SLNE(**settings).fit(X, y, checkpoint=keep)
+    cut_often(monkeypatch, (2, 2, 3), lambda: slne(**settings).fit(X, y, checkpoint=keep))
+    again = slne(**settings).fit(X, y, checkpoint=keep)
     np.testing.assert_array_equal(again.matrix_, whole.matrix_)
 
 
@@ -106,7 +108,7 @@ def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, 
 def test_matrices_that_are_projected_take_one_block_at_a_time(monkeypatch, setting):
     monkeypatch.setattr(trainer, "AHEAD_DIMS", 1)
     X, y = blobs()
-    model = SLNE(random_state=0, **setting)
+    model = slne(random_state=0, **setting)
     model.scale_ = 1.0
     hoods = neighborhoods(nearest(X, 6)[1], y)
     assert not model._learner(X, hoods, 0).ahead

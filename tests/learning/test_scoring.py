@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin import SLNE
+from nearkin import SLNE, Execution
 from nearkin.learning import trainer
 from nearkin.learning.sampling import EXTREME_RULES, RULES
 from nearkin.learning.scoring import score
@@ -18,7 +18,7 @@ from nearkin.native.quantize import doubt, no_rows, round_query, rounded, whole_
 from nearkin.native.threads import limited
 from nearkin.native.vectors import read_only
 from nearkin.neighbors import nearest
-from samples import blobs
+from samples import blobs, slne
 
 
 def rough(rng, n, dims, exponent):
@@ -103,8 +103,10 @@ def test_bytes_change_nothing(monkeypatch, rule, symmetric, normalize, batch_siz
     lists = nearest(X, 20)[1]
 
     def learned(rounded):
-        model = SLNE(rule=rule, symmetric=symmetric, normalize=normalize, batch_size=batch_size,
-                     rounded=rounded, max_epochs=2, tol=0, random_state=0)  # fmt: skip
+        model = slne(
+            rule, max_epochs=2, tol=0, random_state=0, symmetric=symmetric, normalize=normalize,
+            quantize=rounded,
+        )  # fmt: skip
         with limited(threads):
             return model.fit(X, y, neighbors=lists)
 
@@ -124,4 +126,4 @@ def test_bytes_are_used_unasked_where_nothing_changes_by_it():
     assert compares_bytes(True, "all", 10, 10)
     assert not compares_bytes(False, "hardest", 20_000, 1_000)
     with pytest.raises(ValueError, match="rounded='always'"):
-        SLNE(rounded="always").fit(*blobs())
+        SLNE(execution=Execution(quantize="always")).fit(*blobs())

@@ -5,14 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from nearkin import SLNE
 from nearkin.learning import trainer
 from nearkin.learning.sampling import RULES
 from nearkin.native import threads
 from nearkin.native.barrier import Member, meet, share, together
 from nearkin.native.threads import cores, limited
 from nearkin.neighbors import nearest
-from samples import blobs
+from samples import blobs, slne
 
 
 @pytest.fixture
@@ -30,8 +29,10 @@ def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, nor
     lists = nearest(X, 20)[1]
 
     def learned(threads):
-        model = SLNE(rule=rule, symmetric=symmetric, normalize=normalize, rounded=rounded,
-                     max_epochs=2, tol=0, random_state=0)  # fmt: skip
+        model = slne(
+            rule, max_epochs=2, tol=0, random_state=0, symmetric=symmetric, normalize=normalize,
+            quantize=rounded,
+        )  # fmt: skip
         with limited(threads):
             return model.fit(X, y, neighbors=lists).matrix_
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin import SLNE
+from nearkin import SLNE, Execution
 from nearkin.native.intrinsics import LINE
 from nearkin.native.quantize import add_rounded, round_query, rounded, whole_dot
 from nearkin.neighbors import nearest
@@ -76,7 +76,7 @@ def test_queries_without_a_scale(value, worth):
 
 def test_a_step_size_that_diverges_is_named():
     X, y = blobs(n=300)
-    model = SLNE(step_size=1e38, rounded=True, tol=0, random_state=0)
+    model = SLNE(step_size=1e38, tol=0, random_state=0, execution=Execution(quantize=True))
     with pytest.raises((FloatingPointError, ValueError), match="step_size"):
         model.fit(X, y, neighbors=nearest(X, 8)[1])
 
@@ -87,7 +87,9 @@ def test_what_rounded_scores_teach_serves_as_well(rule):
     lists = nearest(X, 20)[1]
 
     def left(rounded):
-        model = SLNE(rule=rule, rounded=rounded, max_epochs=3, tol=0, random_state=0)
+        model = SLNE(
+            rule, max_epochs=3, tol=0, random_state=0, execution=Execution(quantize=rounded)
+        )
         return model.fit(X, y, neighbors=lists).objective(X, y, neighbors=lists)
 
     exact, by_bytes = left(False), left(True)

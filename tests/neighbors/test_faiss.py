@@ -22,7 +22,7 @@ def test_an_answer_does_not_depend_on_the_questions_before(factory):
 
 def test_a_loaded_model_looks_at_as_many_rows(tmp_path):
     X, y = blobs(n=2_000)
-    model = SoftVotingKNN(n_neighbors=5, index="HNSW4", hub_share=0.5, vote="power").fit(X, y)
+    model = SoftVotingKNN(n_neighbors=5, index="HNSW4", csls=0.5, vote="power").fit(X, y)
     model.save(tmp_path / "m.safetensors")
     again = nearkin.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.kneighbors(X[:300])[1], model.kneighbors(X[:300])[1])

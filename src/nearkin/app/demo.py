@@ -24,6 +24,7 @@ from sklearn.svm import LinearSVC
 
 from nearkin.app import report
 from nearkin.classifier import SoftVotingKNN
+from nearkin.learning.execution import Execution
 from nearkin.learning.sampling import RULES
 from nearkin.preprocessing import Preprocess
 from nearkin.slne import SLNE
@@ -73,8 +74,8 @@ def _linear_svm() -> Any:
     return GridSearchCV(svm, {"linearsvc__C": [0.01, 0.1, 1.0]}, cv=3)
 
 
-def _slne(rule: str) -> SoftVotingKNN:
-    learner = SLNE(n_neighbors=50, rule=rule, step_size=0.5 if rule == "softmax" else 0.2)
+def _slne(rule: Any) -> SoftVotingKNN:
+    learner = SLNE(rule, n_neighbors=50, step_size=0.5 if rule == "softmax" else 0.2)
     return SoftVotingKNN(learner, preprocess=_prepare(), random_state=0)
 
 
@@ -131,7 +132,7 @@ def _curves(split: Split) -> dict[str, list[float]]:
         def watch(_: int, model: SLNE, curve: list[float] = curve) -> None:
             curve.append(_paper_accuracy(model, X, y, Q, truth))
 
-        SLNE(rule=rule, tol=0, random_state=0, callback=watch).fit(X, y)
+        SLNE(rule, tol=0, random_state=0, execution=Execution(callback=watch)).fit(X, y)
     return curves
 
 

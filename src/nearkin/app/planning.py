@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.ensemble.memory import ensemble_bytes
+from nearkin.learning.memory import fit_bytes
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.search import EXACT_ROWS, nearest
 from nearkin.slne import SLNE
-from nearkin.validation import memory as bounds
-from nearkin.validation.arrays import check_number
+from nearkin.validation.memory import Stages, available
+from nearkin.validation.parameters import check_number
 
 PROBE_SECONDS = 0.7  # for the learner; the search for neighbours takes less
 PROBE_FLOATS = 16 << 20  # rows to draw neighbours from: more than the caches hold
@@ -29,12 +31,12 @@ SIZES = {"MiB": 1, "GiB": 1_024, "TiB": 1_024**2}
 DEGREE = 1.4  # edges a row after symmetrising, in units of k (measured on real data)
 
 
-def memory(rows: int, dims: int, k: int, members: int = 0) -> bounds.Stages:
+def memory(rows: int, dims: int, k: int, members: int = 0) -> Stages:
     """Bytes of each stage, beside the rows."""
     if not members:
-        return bounds.fit_bytes(rows, dims, k)
+        return fit_bytes(rows, dims, k)
     width = max(1, dims // members)
-    return bounds.ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
+    return ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
 
 
 def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -> dict[str, Any]:
@@ -65,7 +67,7 @@ def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -
     edges, stages = DEGREE * k * rows, memory(rows, dims, k, members)
     width = max(1, dims // members) if members else dims
     epoch = rows * _step_seconds(rows, width, k, bool(members)) * max(1, members)
-    there = bounds.available()
+    there = available()
     result: dict[str, Any] = {
         "rows_MiB": _mib(4.0 * rows * dims),
         "graph_MiB": _mib(4 * edges),
@@ -165,7 +167,7 @@ def _epoch(X: NDArray[np.float32], degree: int, visited: int) -> float:
     indices = np.random.default_rng(1).integers(0, n, visited * degree).astype(np.int32)
     targets = np.where(np.arange(n) < visited, degree // 2, 0).astype(np.int32)
     labels = np.arange(n) % 2
-    model = SLNE(rule="softmax", max_epochs=1, tol=0, random_state=0)
+    model = SLNE("softmax", max_epochs=1, tol=0, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X, labels, neighbors=Neighborhoods(indptr, indices, targets))

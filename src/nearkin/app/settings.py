@@ -11,14 +11,12 @@ from typing import Any
 WIDE_RULE, WIDE_NEIGHBORS = "hardest", 400
 LONG_RULE, LONG_NEIGHBORS = "softmax", 50
 MOST_COMPONENTS = 3_000
-ORDERS: dict[str, bool | str] = {"random": True, "given": False, "local": "local"}
 
 # Settings that do nothing without another, and those that mean something beside `tune`.
 NEEDED = {
-    "ensemble": ("members", "dims", "pca_rows", "own_neighbors", "weights", "joint_epochs"),
+    "ensemble": ("members", "dims", "own_neighbors", "weights", "joint_epochs"),
     "preprocess": ("components", "whitening", "power", "center", "unit_length", "lift"),
     "lift": ("bandwidth",),
-    "early_stopping": ("validation_fraction",),
     "tune": ("tune_rows",),
 }
 WITH_TUNE = ("tune", "tune_rows", "seed")
@@ -39,7 +37,7 @@ class Settings:
     Examples
     --------
     >>> Settings(epochs=5).classifier(rows=1_000, columns=64).similarity
-    SLNE(max_epochs=5, rule='softmax')
+    SLNE(execution=Execution(), max_epochs=5, sampling=Softmax())
     """
 
     rule: str = _option(
@@ -53,16 +51,16 @@ class Settings:
     step_size: float = _option(0.2, "The paper's ρ0, for rows of unit length.", "Learner")
     temperature: float = _option(0.1, "Of the softmax rule.", "Learner")
     epochs: int = _option(20, "Epochs, at most.", "Learner")
-    batch_size: int = _option(1, "1 is the paper's algorithm.", "Learner")
     order: str = _option(
         "random", "Of the rows: random, given, or local (neighbours together; large data).",
         "Learner",
     )  # fmt: skip
-    rounded: bool = _option(False, "Compare by rows rounded to bytes; large data.", "Learner")
+    quantize: bool = _option(False, "Score by an int8 copy of the rows; large data.", "Learner")
     hub_limit: float = _option(10.0, "Times the usual number of lists that make a hub.", "Learner")
     tol: float = _option(1e-3, "Stop when the loss falls by less; 0 runs all epochs.", "Learner")
-    early_stopping: bool = _option(False, "Keep the epoch best on held-out rows.", "Learner")
-    validation_fraction: float = _option(0.1, "Rows held out by early stopping.", "Learner")
+    validation_fraction: float = _option(
+        0.0, "Rows held out for early stopping; 0: none.", "Learner"
+    )
     symmetric: bool = _option(False, "Keep M symmetric.", "Learner")
     psd: bool = _option(False, "Keep M positive semidefinite.", "Learner")
     normalize: bool = _option(False, "Keep the norm of M.", "Learner")
@@ -73,7 +71,6 @@ class Settings:
     )
     members: int = _option(10, "Members of the ensemble.", "Ensemble")
     dims: int | None = _option(None, "Dimensions of a member.", "Ensemble")
-    pca_rows: int | None = _option(None, "Rows to find principal directions from.", "Ensemble")
     own_neighbors: bool = _option(False, "Neighbours of each member's own space.", "Ensemble")
     weights: str = _option("equal", "equal, or accuracy on held-out rows.", "Ensemble")
     joint_epochs: int = _option(0, "Rounds of joint refinement.", "Ensemble")
@@ -97,7 +94,7 @@ class Settings:
     )
     vote: str = _option("auto", "auto, similarity, power, softmax or top.", "Vote")
     sharpness: float | None = _option(None, "Power, temperature or number of voters.", "Vote")
-    hub_share: float = _option(0.0, "Share of its surroundings taken off a row's score.", "Vote")
+    csls: float = _option(0.0, "Share of its mean similarity taken off a row's score.", "Vote")
     refit: bool = _option(True, "Learn on all rows once the vote is chosen.", "Vote")
     tune: bool = _option(False, "Choose every setting on held-out training rows.", "Tuning")
     tune_rows: int = _option(20_000, "Rows to choose on, at most.", "Tuning")
@@ -141,13 +138,12 @@ class Settings:
     def check(self) -> None:
         """Refuse what can be refused before any work is done."""
         from nearkin.learning.sampling import RULES
-        from nearkin.validation.arrays import check_choice, check_number
+        from nearkin.validation.parameters import check_choice, check_number
 
         check_choice("rule", self.rule, ["auto", *RULES])
-        check_choice("order", self.order, ORDERS)
         check_number("seed", self.seed, 0)
         check_number("tune_rows", self.tune_rows, 3)
-        for name in ("n_neighbors", "shortlist", "components", "dims", "pca_rows", "lift"):
+        for name in ("n_neighbors", "shortlist", "components", "dims", "lift"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1)
         check_number("bandwidth", self.bandwidth, 0, open_low=True)
@@ -155,6 +151,11 @@ class Settings:
             check_number("power", self.power, 0, open_low=True)
         if not 0 <= self.whitening <= 1:
             raise ValueError(f"whitening={self.whitening!r} must lie between 0 and 1")
+        if self.sharpness is not None and self.vote == "auto":
+            raise ValueError(
+                f"sharpness={self.sharpness} goes with a vote that is named, such as vote='power'; "
+                "vote='auto' chooses it: leave one of them out"
+            )
         model = self.classifier(rows=1_000, columns=64)
         model._check_parameters()
         model.similarity._check_parameters()
@@ -196,23 +197,51 @@ class Settings:
 
         final = self.resolved(rows, columns)
         learner: Any = nearkin.SLNE(
-            n_neighbors=final.n_neighbors or 1, margin=self.margin, step_size=self.step_size,
-            max_epochs=self.epochs, rule=final.rule, batch_size=self.batch_size,
-            shuffle=ORDERS.get(self.order, self.order), rounded=self.rounded or "auto",
-            hub_limit=self.hub_limit, symmetric=self.symmetric, rank=self.rank, psd=self.psd,
-            normalize=self.normalize, tol=self.tol, temperature=self.temperature,
-            index=self.index, early_stopping=self.early_stopping,
+            final.sampling(),
+            n_neighbors=final.n_neighbors or 1,
+            step_size=self.step_size,
+            max_epochs=self.epochs,
+            tol=self.tol,
             validation_fraction=self.validation_fraction,
-            callback=None if self.ensemble else callback,
-        )  # fmt: skip
+            constraint=self.constraint(),
+            execution=nearkin.Execution(
+                order=self.order,  # type: ignore[arg-type]
+                quantize=self.quantize or "auto",
+                index=self.index,
+                hub_limit=self.hub_limit,
+                callback=None if self.ensemble else callback,
+            ),
+        )
         if self.ensemble is not None:
             learner = nearkin.SLDE(
-                learner, projection=self.ensemble, n_members=self.members,
-                n_components=self.dims, pca_rows=self.pca_rows, own_neighbors=self.own_neighbors,
-                weights=self.weights, joint_epochs=self.joint_epochs, **(where or {}),
+                learner, projection=self.ensemble, n_members=self.members,  # type: ignore[arg-type]
+                n_components=self.dims, own_neighbors=self.own_neighbors,
+                weights=self.weights,  # type: ignore[arg-type]
+                joint_epochs=self.joint_epochs,
+                **(where or {}),
             )  # fmt: skip
+        vote: Any = self.vote if self.sharpness is None else nearkin.Vote(self.vote, self.sharpness)
         return nearkin.SoftVotingKNN(
-            learner, n_neighbors=final.shortlist or 1, vote=self.vote, sharpness=self.sharpness,
-            index=self.index, preprocess=self.transformer(rows, columns),
-            hub_share=self.hub_share, refit=self.refit, random_state=self.seed,
-        )  # fmt: skip
+            learner,
+            preprocess=self.transformer(rows, columns),
+            n_neighbors=final.shortlist or 1,
+            vote=vote,
+            csls=self.csls,
+            index=self.index,
+            refit=self.refit,
+            random_state=self.seed,
+        )
+
+    def sampling(self) -> Any:
+        """The sampling rule with its own parameters."""
+        from nearkin.learning.sampling import RULES
+
+        kind: Any = RULES[self.rule]
+        return kind(self.temperature if self.rule == "softmax" else self.margin)
+
+    def constraint(self) -> Any:
+        """The constraint on M; None if there is none."""
+        from nearkin import Constraint
+
+        made = Constraint(self.symmetric, self.psd, self.rank, self.normalize)
+        return None if made == Constraint() else made

@@ -26,7 +26,7 @@ def reproduce(
     Example: nearkin reproduce all --data DIR --out runs/paper
     """
     from nearkin.reproduction import ITEMS
-    from nearkin.validation.arrays import check_choice, check_number
+    from nearkin.validation.parameters import check_choice, check_number
 
     check_choice("item", item, ("all", *ITEMS))
     for name, value in (("splits", splits), ("jobs", jobs)):

@@ -22,7 +22,7 @@ Array = NDArray[np.float32]
 def refine(
     X: Array,
     hoods: Neighborhoods,
-    ensemble: list["Member"],
+    ensemble: list["JointMember"],
     margin: float,
     rounds: int,
     history: list[dict[str, float]],
@@ -43,7 +43,7 @@ def refine(
 
 
 @dataclass
-class Member:
+class JointMember:
     """One member of the ensemble, ready to learn on."""
 
     projection: Projection
@@ -65,7 +65,7 @@ class Member:
 
 
 def _update(
-    X: Array, hoods: Neighborhoods, member: Member, total: Array, margin: float, turn: int
+    X: Array, hoods: Neighborhoods, member: JointMember, total: Array, margin: float, turn: int
 ) -> dict[str, float]:
     """One member's turn; `total`, the ensemble's score of every edge, is kept up to date."""
     rows = member.rows(X)
@@ -79,11 +79,13 @@ def _update(
     return {"before": before, "after": after, "kept": after < before}
 
 
-def _epoch(rows: Array, hoods: Neighborhoods, member: Member, others: Array, turn: int) -> Array:
+def _epoch(
+    rows: Array, hoods: Neighborhoods, member: JointMember, others: Array, turn: int
+) -> Array:
     """An epoch of Algorithm 1 in which every score includes what the other members give."""
     learner = member.learner
     learner.scale_ = float(np.einsum("nd,nd->n", rows, rows).mean(dtype=np.float64))
-    stepper = learner._learner(rows, hoods, int(learner.random_state))
+    stepper = learner._trainer(rows, hoods, int(learner.random_state))
     # Steps go on from the epochs that the member has behind it, on what it adds: weight·M.
     stepper.epochs = member.epochs + turn
     stepper.matrix = member.matrix * np.float32(member.weight)

@@ -20,7 +20,7 @@ from nearkin.io import safetensors
 from nearkin.io.atomic import discard, replacing
 from nearkin.io.checkpoint import Checkpoint
 from nearkin.io.fingerprint import differences, words
-from nearkin.learning.holdout import Judge
+from nearkin.learning.holdout import HoldOut
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.preprocessing.pca import row_blocks
@@ -76,11 +76,10 @@ class Folder:
         self,
         labels: NDArray[Any],
         hoods: Neighborhoods | None,
-        held: NDArray[np.bool_],
-        voters: NDArray[np.int32],
+        holdout: HoldOut,
     ) -> None:
         """Write what every worker needs: labels, the graph if it is shared, held-out rows."""
-        shared = {"labels": labels, "held": held, "voters": voters}
+        shared = {"labels": labels, "held": holdout.held, "voters": holdout.voters}
         if hoods is not None:
             shared |= dict(zip(_GRAPH, hoods.arrays))
             if hoods.cells is not None:
@@ -131,7 +130,8 @@ def learn_member(folder: Folder, n: int, learner: Any) -> None:
             labels, held, voters = (np.load(folder.array(a)) for a in ("labels", "held", "voters"))
         checkpoint = Checkpoint(folder.unfinished(n)) if folder.durable else None
         matrix = matrix_of(_fitted(learner, rows, labels, folder.hoods(), checkpoint))
-        accuracy = Judge(rows, labels, held, voters)(matrix) if held.any() else 1.0
+        holdout = HoldOut(held, voters)
+        accuracy = holdout.accuracy(rows, labels, matrix) if holdout else 1.0
         history = json.dumps(getattr(learner, "history_", []))
     metadata = {"accuracy": repr(accuracy), "history": history}
     safetensors.write(folder.member(n), {"matrix": matrix}, metadata)

@@ -9,18 +9,18 @@ two hundred of them would not fit in memory.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.preprocessing import pca
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 Array = NDArray[np.float32]
 
-RANDOM_KINDS = ("random", "orthonormal", "sparse")
-KINDS = ("pca", "mixed", *RANDOM_KINDS)
+ProjectionName = Literal["pca", "random", "orthonormal", "sparse", "mixed"]
+KINDS: tuple[ProjectionName, ...] = get_args(ProjectionName)
 
 
 class Projection(Protocol):
@@ -74,7 +74,6 @@ def make_projections(
     n_members: int,
     n_components: int | None,
     rng: np.random.Generator,
-    pca_rows: int | None = None,
 ) -> tuple[list[Projection], list[float]]:
     """The projections of an ensemble, and the share of the variance that each PCA block holds.
 
@@ -84,8 +83,6 @@ def make_projections(
         ``mixed`` takes PCA blocks for half of the members and Gaussian matrices for the others.
     n_components : int, optional
         d; an even partition of the D columns among the members if left out.
-    pca_rows : int, optional
-        Rows that the principal directions are found from; all if left out.
 
     Examples
     --------
@@ -94,7 +91,7 @@ def make_projections(
     >>> [P.matrix().shape for P in blocks], round(sum(energies), 3)
     ([(2, 6), (2, 6), (2, 6)], 1.0)
     """
-    check_sizes(n_members, n_components, pca_rows)
+    check_sizes(n_members, n_components)
     D = X.shape[1]
     if not isinstance(kind, str):
         return [_given(P, D) for P in kind], []
@@ -103,18 +100,17 @@ def make_projections(
                          "list of (d, D) matrices")  # fmt: skip
     d, n_members = _sizes(kind, D, n_members, n_components)
     blocks = {"pca": n_members, "mixed": min(n_members // 2, D // d)}.get(kind, 0)
-    made, energies = _pca_blocks(X, blocks, d, rng, pca_rows) if blocks else ([], [])
+    made, energies = _pca_blocks(X, blocks, d, rng) if blocks else ([], [])
     random_kind = "random" if kind == "mixed" else kind
     seeds = rng.integers(2**63, size=n_members - blocks)
     return [*made, *(Random(random_kind, d, D, int(seed)) for seed in seeds)], energies
 
 
-def check_sizes(n_members: int, n_components: int | None, pca_rows: int | None) -> None:
-    """Refuse counts that are none."""
+def check_sizes(n_members: int, n_components: int | None) -> None:
+    """Refuse counts below one."""
     check_number("n_members", n_members, 1, whole=True)
-    for name, value in (("n_components", n_components), ("pca_rows", pca_rows)):
-        if value is not None:
-            check_number(name, value, 1, whole=True)
+    if n_components is not None:
+        check_number("n_components", n_components, 1, whole=True)
 
 
 def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple[int, int]:
@@ -145,11 +141,9 @@ def _given(P: Any, D: int) -> Fixed:
 
 
 def _pca_blocks(
-    X: Any, blocks: int, d: int, rng: np.random.Generator, rows: int | None
+    X: Any, blocks: int, d: int, rng: np.random.Generator
 ) -> tuple[list[Projection], list[float]]:
     """Consecutive blocks of principal directions, in the order of their variance."""
-    if rows is not None and rows < X.shape[0]:
-        X = X[np.sort(rng.choice(X.shape[0], rows, replace=False))]
     wanted = blocks * d
     available = min(wanted, X.shape[0])
     centre = pca.mean(X)

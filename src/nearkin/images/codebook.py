@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.images.coding import codes, nearest_words
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 ITERATIONS = 25
 

@@ -19,7 +19,7 @@ from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import ImageError, Source, read_grey
 from nearkin.images.sift import DenseSIFT, Patches
 from nearkin.io.progress import track
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 Floats = NDArray[np.float32]
 

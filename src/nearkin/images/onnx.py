@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from nearkin.images.extraction import Failed, extract
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import ImageError, Source, read_window
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 Floats = NDArray[np.float32]
 

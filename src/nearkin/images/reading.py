@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from nearkin.images.reading import ImageError
 from nearkin.native.jit import compiled
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 Floats = NDArray[np.float32]
 

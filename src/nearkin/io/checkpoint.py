@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nearkin.io import safetensors
 from nearkin.io.atomic import discard, is_aside, replacing
 from nearkin.io.fingerprint import differences, words
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 FORMAT = 1
 MINUTES = 5.0

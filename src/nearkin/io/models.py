@@ -44,6 +44,13 @@ CLASSES = {
     "DenseSIFT": "nearkin.images.sift",
     "OnnxEncoder": "nearkin.images.onnx",
     "Vote": "nearkin.voting.votes",
+    "Hardest": "nearkin.learning.sampling",
+    "Uniform": "nearkin.learning.sampling",
+    "RandomTarget": "nearkin.learning.sampling",
+    "AllPairs": "nearkin.learning.sampling",
+    "Softmax": "nearkin.learning.sampling",
+    "Constraint": "nearkin.learning.constraints",
+    "Execution": "nearkin.learning.execution",
     "Fixed": "nearkin.ensemble.projections",
     "Random": "nearkin.ensemble.projections",
 }
@@ -163,6 +170,8 @@ def _state(model: Any) -> dict[str, Any]:
     for name in ("callback", "random_state", "cache_dir"):
         if name in state and not isinstance(state[name], int):
             state[name] = None
+    if type(state.get("sampling")).__name__ not in (*CLASSES, "str"):
+        state["sampling"] = None  # a rule of the user's own, whose code no file can hold
     return state
 
 

@@ -1,4 +1,4 @@
-"""Projection of M to symmetric, low-rank or semidefinite matrices, and of rows to directions."""
+"""Constraints on M: symmetric, semidefinite, low rank, constant norm (Algorithm 1, line 9)."""
 
 from dataclasses import dataclass
 
@@ -6,19 +6,50 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from nearkin.validation.parameters import ParameterGroup, check_number
 
-@dataclass(frozen=True)
-class Projection:
-    """The set that M is kept in. Positive semidefinite implies symmetric."""
+
+@dataclass(repr=False)
+class Constraint(ParameterGroup):
+    """The set of matrices that M is projected to.
+
+    Symmetry and norm hold after every step, rank and semidefiniteness at least once an epoch.
+
+    Parameters
+    ----------
+    symmetric : bool
+    psd : bool
+        Positive semidefinite, and so symmetric: the similarity is an inner product.
+    rank : int, optional
+        The largest rank.
+    normalize : bool
+        Keep the Frobenius norm that M starts with.
+    """
 
     symmetric: bool = False
-    rank: int | None = None
     psd: bool = False
+    rank: int | None = None
+    normalize: bool = False
+
+    def validate(self) -> None:
+        """Refuse a rank that is none."""
+        if self.rank is not None:
+            check_number("rank", self.rank, 1, whole=True)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether M stays symmetric, asked for or implied."""
+        return self.symmetric or self.psd
 
     @property
     def spectral(self) -> bool:
         """Whether a decomposition is needed; symmetry alone is kept by the steps themselves."""
         return self.psd or self.rank is not None
+
+    @property
+    def per_step(self) -> bool:
+        """Whether anything but the plain step of Algorithm 1 is taken."""
+        return self.normalize or self.is_symmetric or self.spectral
 
     def due(self, steps: int, D: int) -> bool:
         """Whether to project after so many steps.
@@ -28,9 +59,9 @@ class Projection:
         """
         return self.spectral and steps >= 20 * D
 
-    def apply(self, M: NDArray[np.float32]) -> None:
-        """Replace `M` by the nearest matrix of the set."""
-        if self.symmetric:
+    def project(self, M: NDArray[np.float32]) -> None:
+        """Replace `M` by the nearest matrix of the set; the norm is the trainer's business."""
+        if self.is_symmetric:
             M += M.T.copy()
             M /= 2
         if self.spectral:
@@ -38,7 +69,7 @@ class Projection:
 
     def _truncated(self, M: NDArray[np.float32]) -> NDArray[np.float32]:
         keep = self.rank or len(M)
-        if not self.symmetric:
+        if not self.is_symmetric:
             u, s, vt = linalg.svd(M, full_matrices=False)
             return (u[:, :keep] * s[:keep]) @ vt[:keep]
         values, vectors = linalg.eigh(M)

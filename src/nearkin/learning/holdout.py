@@ -1,6 +1,11 @@
-"""Rows held out from learning, to choose by."""
+"""Rows held out from learning: every choice on training rows is made here.
 
-from typing import Any
+Held-out rows take no step and are nobody's target or impostor. They stay in the database, where
+their neighbours vote on them: leave-one-out on rows that M was fitted to is far too optimistic.
+"""
+
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,29 +14,90 @@ from scipy import sparse
 from nearkin.native.blas import multiply_into
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
+from nearkin.neighbors.search import NeighborIndex
 from nearkin.voting import votes
 from nearkin.voting.lists import filled
+from nearkin.voting.votes import Vote
 
-MOST_ROWS = 5_000
-_ROWS = 16_384
+Array = NDArray[np.float32]
+
+MAX_HELD_OUT = 5_000
+_BLOCK = 16_384
 
 
-def hold_out(
-    neighbors: NeighborLists,
-    labels: NDArray[np.integer],
-    fraction: float,
-    rng: np.random.Generator,
-) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-    """Choose rows to hold out; give their mark and their neighbours.
+@dataclass(frozen=True)
+class HoldOut:
+    """Held-out rows and the neighbours that vote on them.
 
-    Rows without neighbours, because somebody else holds them out, are passed over.
+    Attributes
+    ----------
+    held : (n,) bool array
+    voters : (m, k) int32 array
+        Neighbours of the held-out rows, filled up with −1.
     """
-    check_lists(neighbors, len(labels))
-    held = held_out(labels, fraction, rng)
-    lists = lists_of(neighbors, np.flatnonzero(held), len(labels))
-    known = lists.max(axis=1) >= 0
-    held[held] = known
-    return held, lists[known]
+
+    held: NDArray[np.bool_]
+    voters: NDArray[np.int32]
+
+    def __bool__(self) -> bool:
+        return bool(self.held.any())
+
+    @classmethod
+    def none(cls, n: int) -> Self:
+        """No row is held out."""
+        return cls(np.zeros(n, bool), np.empty((0, 1), np.int32))
+
+    @classmethod
+    def draw(
+        cls,
+        neighbors: NeighborLists,
+        labels: NDArray[np.integer],
+        fraction: float,
+        rng: np.random.Generator,
+    ) -> Self:
+        """Hold out a stratified `fraction` of the rows that have neighbours."""
+        check_lists(neighbors, len(labels))
+        held = held_out(labels, fraction, rng)
+        voters = lists_of(neighbors, np.flatnonzero(held), len(labels))
+        known = voters.max(axis=1) >= 0
+        held[held] = known
+        return cls(held, voters[known])
+
+    @classmethod
+    def search(cls, rows: Array, held: NDArray[np.bool_], k: int) -> tuple[Self, NDArray[np.int32]]:
+        """Hold out these rows; find the `k` nearest of the others for all rows.
+
+        Returns
+        -------
+        holdout, lists
+            `lists` are the neighbours of the rows to learn from; a held-out row has none.
+        """
+        kept = np.flatnonzero(~held).astype(np.int32)
+        index = NeighborIndex(np.ascontiguousarray(rows[kept]))
+        lists = np.full((len(rows), k), -1, np.int32)
+        lists[kept] = _renumbered(index.nearest(k)[1], kept)
+        voters = index.nearest(k, np.ascontiguousarray(rows[held]))[1]
+        return cls(held, _renumbered(voters, kept)), lists
+
+    def accuracy(self, rows: Array, labels: NDArray[np.integer], matrix: Array) -> float:
+        """Accuracy of the best soft vote on the held-out rows under a matrix."""
+        queries = rows[self.held]
+        products = np.empty_like(queries)
+        multiply_into(products, queries, matrix)
+        return self.choose_vote(pair_scores(products, rows, self.voters), labels)[1]
+
+    def choose_vote(self, scores: Array, labels: NDArray[np.integer]) -> tuple[Vote, float]:
+        """The vote that is best for these scores of the voters, and its accuracy."""
+        n_classes = int(labels.max()) + 1
+        return votes.choose(scores, labels[self.voters], labels[self.held], n_classes)
+
+    def training_lists(self, neighbors: NeighborLists) -> NeighborLists:
+        """The same lists without the held-out rows: neither their own, nor as neighbours."""
+        return without(neighbors, self.held)
+
+
+def _renumbered(lists: NDArray[np.int32], kept: NDArray[np.int32]) -> NDArray[np.int32]:
+    return np.where(lists >= 0, kept[lists], np.int32(-1))
 
 
 def held_out(
@@ -42,7 +108,7 @@ def held_out(
     A class gives up rows only while it keeps two, so that its others still have a target.
     """
     n = len(labels)
-    share = min(fraction, MOST_ROWS / n)
+    share = min(fraction, MAX_HELD_OUT / n)
     order = np.lexsort((rng.random(n), labels))  # by class, in random order within
     counts = np.bincount(labels)
     start = np.repeat(np.cumsum(counts) - counts, counts)
@@ -77,10 +143,10 @@ def without(neighbors: NeighborLists, held: NDArray[np.bool_]) -> NeighborLists:
     check_lists(neighbors, len(held))
     if isinstance(neighbors, np.ndarray):
         lists = np.full(neighbors.shape, -1, np.int32)
-        for lo in range(0, len(held), _ROWS):
-            part = neighbors[lo : lo + _ROWS].astype(np.int32)
-            gone = held[lo : lo + _ROWS, None] | held[part]
-            lists[lo : lo + _ROWS] = np.where(gone, -1, part)
+        for lo in range(0, len(held), _BLOCK):
+            part = neighbors[lo : lo + _BLOCK].astype(np.int32)
+            gone = held[lo : lo + _BLOCK, None] | held[part]
+            lists[lo : lo + _BLOCK] = np.where(gone, -1, part)
         return lists
     graph = as_graph(neighbors, len(held))
     row = np.repeat(np.arange(len(held), dtype=np.int32), np.diff(graph.indptr))
@@ -95,44 +161,3 @@ def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDA
     lists = filled((neighbors if ready else as_graph(neighbors, n))[rows])
     lists[lists == rows[:, None]] = -1  # who is held out to judge by must not vote for itself
     return lists
-
-
-def check_calibration(calibration: Any) -> None:
-    """Refuse what is no pair of rows and labels to choose a vote on."""
-    if not isinstance(calibration, tuple | list) or len(calibration) != 2:
-        many = f" of {len(calibration)}" if isinstance(calibration, tuple | list) else ""
-        raise ValueError(
-            f"calibration is a {type(calibration).__name__}{many}; a pair is expected: "
-            "fit(..., calibration=(rows, labels))"
-        )
-    rows, labels = (np.shape(part) for part in calibration)  # of sparse rows, too
-    if len(rows) != 2 or labels != rows[:1]:
-        raise ValueError(
-            f"calibration holds rows of shape {rows} and labels of shape {labels}; a "
-            "two-dimensional array of rows and one label for each are expected"
-        )
-
-
-class Judge:
-    """Accuracy of soft votes on the held-out rows, whose voters are `lists`.
-
-    The vote is the best of the usual ones.
-    """
-
-    def __init__(
-        self,
-        rows: NDArray[np.float32],
-        labels: NDArray[np.integer],
-        held: NDArray[np.bool_],
-        lists: NDArray[np.int32],
-    ) -> None:
-        self.rows, self.lists, self.n_classes = rows, lists, int(labels.max()) + 1
-        self.queries, self.truth = rows[held], labels[held]
-        self.labels = labels[self.lists]
-
-    def __call__(self, matrix: NDArray[np.float32]) -> float:
-        """Accuracy under a matrix."""
-        products = np.empty_like(self.queries)
-        multiply_into(products, self.queries, matrix)
-        scores = pair_scores(products, self.rows, self.lists)
-        return votes.choose(scores, self.labels, self.truth, self.n_classes)[1]

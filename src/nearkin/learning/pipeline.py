@@ -123,7 +123,7 @@ def _visit(room, stage, given, visits, visitor):  # type: ignore[no-untyped-def]
     violations, loss, _, _, _ = walk(
         X, rounded, graph, offsets, rows[lo:hi], room.V, room.Q[now], room.G[now], room.V,
         room.w[now], scores, steps[lo:hi], draws[lo:hi], 0, hi - lo, 1.0, 1.0, settings,
-        (True, False, False), visitor,
+        (False, False), visitor,
     )  # fmt: skip
     meet(visitor)
     if visitor.number == 0:

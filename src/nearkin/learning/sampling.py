@@ -1,52 +1,259 @@
-"""Sampling rules: from the scores of one neighbourhood to weights on its members.
+"""Sampling rules: which neighbours a step pulls and pushes (Eq. 7 and its alternatives).
 
-A rule sees ``scores`` (targets first, then impostors), fills ``c`` and returns the row's loss;
-the step is then ``M += ρ · x_i (Σ_n c_n x_n)ᵀ``. A loss of zero means that nothing is violated
-and no step is taken. To add a rule, write its function and give it a line in `RULES` and in
-`apply_rule`.
+A rule sees the ``scores`` of one neighbourhood (targets first, then impostors), fills the weights
+``c`` of its members and returns the row's loss; the step is ``M += ρ · x_i (Σ_n c_n x_n)ᵀ``. A loss
+of zero means that no constraint is violated and no step is taken.
+
+A rule of your own is a subclass with a static method that numba can compile:
+
+>>> class LeastSimilarTarget(SamplingRule):
+...     @staticmethod
+...     def weights(scores, n_targets, parameter, u, c):
+...         c[np.argmin(scores[:n_targets])] = 1
+...         return 1.0
+>>> as_rule(LeastSimilarTarget())
+LeastSimilarTarget()
 """
 
 import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from llvmlite import ir
+from numba import carray, cfunc, njit, types
+from numba.extending import intrinsic
 
 from nearkin.native.jit import compiled
+from nearkin.validation.parameters import ParameterGroup, check_number
 
-# Compiled code switches on the number: functions as arguments would defeat numba's cache.
-RULES = {"hardest": 0, "uniform": 1, "random_target": 2, "all": 3, "softmax": 4}
-RANDOM_RULES = ("uniform", "random_target")
-EXTREME_RULES = ("hardest", "random_target")  # look at no score but one target's, one impostor's
-MANY = 1_000_000  # pairs of a neighbourhood that are not looked at one by one
+RuleName = Literal["hardest", "uniform", "random_target", "all", "softmax"]
+
+PAPER_MARGIN = 0.02
+MAX_PAIRS = 1_000_000  # pairs of a neighbourhood up to which each is looked at; then it is sorted
+_CUSTOM = -1
 
 # Reassociation lets counts and sums vectorise; NaN and infinity must stay what they are.
 _jit = compiled(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 
 
+@dataclass(repr=False)
+class SamplingRule(ParameterGroup):
+    """Base of all rules. A subclass defines `weights`; numba compiles it on first use.
+
+    ``weights(scores, n_targets, parameter, u, c)`` fills `c`, which is zero, and returns the loss.
+    `parameter` is the rule's margin or temperature in units of the scores, `u` a uniform random
+    number of the row (0 unless `random`).
+
+    Attributes
+    ----------
+    random : bool
+        Whether the rule draws a random number a row.
+    extreme : bool
+        Whether it looks at one target and the most similar impostor only, so that the other
+        scores need not be exact.
+    """
+
+    code: ClassVar[int] = _CUSTOM
+    random: ClassVar[bool] = False
+    extreme: ClassVar[bool] = False
+
+    @staticmethod
+    def weights(scores: Any, n_targets: int, parameter: float, u: float, c: Any) -> float:
+        """Fill `c` and return the loss."""
+        raise NotImplementedError("a sampling rule defines weights(scores, n_targets, …)")
+
+    @property
+    def parameter(self) -> float:
+        """The number that is in units of the scores: 0 for rules without one."""
+        return 0.0
+
+    @property
+    def margin(self) -> float:
+        """Margin of the objective that goes with the rule; the paper's if it has none."""
+        return PAPER_MARGIN
+
+    def scaled(self, factor: float) -> Self:
+        """The same rule for scores that are `factor` times as large."""
+        return self
+
+    def validate(self) -> None:
+        """Refuse parameters that are out of range."""
+
+    def fingerprint(self) -> str:
+        """What tells this rule from others: its name, parameters and, if it is yours, its code."""
+        code = self.weights.__code__
+        own = code.co_code.hex() + repr(code.co_consts) if self.code == _CUSTOM else ""
+        return f"{self!r}{own}"
+
+    def function(self) -> tuple[int, int]:
+        """Code and address by which compiled code calls the rule."""
+        return self.code, _address(type(self)) if self.code == _CUSTOM else 0
+
+
+@dataclass(repr=False)
+class MarginRule(SamplingRule):
+    """Base of the rules with a hinge loss: a target must be more similar by `margin`."""
+
+    margin: float = PAPER_MARGIN
+
+    @property
+    def parameter(self) -> float:
+        """The margin."""
+        return self.margin
+
+    def scaled(self, factor: float) -> Self:
+        """The same rule for scores that are `factor` times as large."""
+        return type(self)(self.margin * factor)
+
+    def validate(self) -> None:
+        """Refuse a negative margin."""
+        check_number("margin", self.margin, 0)
+
+
+@dataclass(repr=False)
+class Hardest(MarginRule):
+    """The paper's rule (Eq. 7): the least similar target and the most similar impostor."""
+
+    code: ClassVar[int] = 0
+    extreme: ClassVar[bool] = True
+
+
+@dataclass(repr=False)
+class Uniform(MarginRule):
+    """A violating pair drawn at random: the paper's comparison."""
+
+    code: ClassVar[int] = 1
+    random: ClassVar[bool] = True
+
+
+@dataclass(repr=False)
+class RandomTarget(MarginRule):
+    """A random target and the most similar impostor."""
+
+    code: ClassVar[int] = 2
+    random: ClassVar[bool] = True
+    extreme: ClassVar[bool] = True
+
+
+@dataclass(repr=False)
+class AllPairs(MarginRule):
+    """All violating pairs at once, the subgradient of Eq. 6; wants a larger step, about 2."""
+
+    code: ClassVar[int] = 3
+
+
+@dataclass(repr=False)
+class Softmax(SamplingRule):
+    """Neighbourhood components analysis inside the neighbourhood; has no margin."""
+
+    code: ClassVar[int] = 4
+    temperature: float = 0.1
+
+    @property
+    def parameter(self) -> float:
+        """The temperature."""
+        return self.temperature
+
+    def scaled(self, factor: float) -> Self:
+        """The same rule for scores that are `factor` times as large."""
+        return type(self)(self.temperature * factor)
+
+    def validate(self) -> None:
+        """Refuse a temperature that is not positive."""
+        check_number("temperature", self.temperature, 0, open_low=True)
+
+
+RULES: dict[str, type[SamplingRule]] = {
+    "hardest": Hardest,
+    "uniform": Uniform,
+    "random_target": RandomTarget,
+    "all": AllPairs,
+    "softmax": Softmax,
+}
+
+
+def as_rule(sampling: Any) -> SamplingRule:
+    """The rule that a name or an object stands for, with its parameters checked."""
+    rule = RULES[sampling]() if isinstance(sampling, str) and sampling in RULES else sampling
+    if not isinstance(rule, SamplingRule):
+        raise ValueError(
+            f"sampling={sampling!r} is not known; use one of {', '.join(map(repr, RULES))}, or a "
+            "SamplingRule such as Softmax(temperature=0.05)"
+        )
+    rule.validate()
+    return rule
+
+
+@cache
+def _callback(rule: type[SamplingRule]) -> Any:
+    """The rule's `weights` as a C function; kept, since its address must stay valid."""
+    body = njit(nogil=True, error_model="numpy")(rule.weights)
+
+    @cfunc("f8(CPointer(f4), i8, i8, f8, f8, CPointer(f4))", nopython=True)
+    def call(scores, n, n_targets, parameter, u, c):  # type: ignore[no-untyped-def]
+        return body(carray(scores, n), n_targets, parameter, u, carray(c, n))
+
+    return call
+
+
+def _address(rule: type[SamplingRule]) -> int:
+    return int(_callback(rule).address)  # type: ignore[arg-type]
+
+
+@intrinsic
+def _call_custom(
+    _: Any, address: Any, scores: Any, n_targets: Any, parameter: Any, u: Any, c: Any
+) -> Any:
+    """Call the C function at `address`; its rule was compiled apart from the kernel."""
+
+    def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, long, double = ir.FloatType().as_pointer(), ir.IntType(64), ir.DoubleType()
+        kind = ir.FunctionType(double, [pointer, long, long, double, double, pointer])
+        function = builder.inttoptr(arguments[0], kind.as_pointer())
+        read, write = (
+            context.make_array(array)(context, builder, argument)
+            for array, argument in ((scores, arguments[1]), (c, arguments[5]))
+        )
+        size = builder.extract_value(read.shape, 0)
+        return builder.call(function, [read.data, size, *arguments[2:5], write.data])
+
+    kinds = types.int64, scores, types.int64, types.float64, types.float64, c
+    return types.float64(*kinds), call
+
+
 @_jit
-def apply_rule(rule, scores, n_targets, margin, temperature, u, c):  # type: ignore[no-untyped-def]
+def apply_rule(rule, scores, n_targets, parameter, u, c):  # type: ignore[no-untyped-def]
     """Fill the weights `c` for one neighbourhood and return its loss.
 
-    `u` is the row's uniform random number, drawn before the work is shared out, so that the
-    result does not depend on who does it.
+    `rule` is what `SamplingRule.function` gives. `u` is the row's uniform random number, drawn
+    before the work is distributed, so that the result does not depend on the number of threads.
     """
+    code, address = rule
     c[:] = 0
-    if rule == 0:
-        return _pair(scores, np.argmin(scores[:n_targets]), _hardest(scores, n_targets), margin, c)
-    if rule == 1:
-        return _uniform(scores, n_targets, margin, u, c)
-    if rule == 2:
-        return _pair(scores, int(u * n_targets), _hardest(scores, n_targets), margin, c)
-    if rule == 3:
-        return _all(scores, n_targets, margin, c)
-    return _softmax(scores, n_targets, temperature, c)
+    if code == 0:
+        return _pair(
+            scores, np.argmin(scores[:n_targets]), _hardest(scores, n_targets), parameter, c
+        )
+    if code == 1:
+        return _uniform(scores, n_targets, parameter, u, c)
+    if code == 2:
+        return _pair(scores, int(u * n_targets), _hardest(scores, n_targets), parameter, c)
+    if code == 3:
+        return _all(scores, n_targets, parameter, c)
+    if code == 4:
+        return _softmax(scores, n_targets, parameter, c)
+    return _call_custom(address, scores, n_targets, parameter, u, c)
 
 
 @_jit
 def lowest_of(rule, n_targets, u):  # type: ignore[no-untyped-def]
-    """Of which targets an extreme rule looks at the least similar; of others' none."""
-    if rule == 0:
+    """Of which targets an extreme rule looks at the least similar; empty for other rules."""
+    code, _ = rule
+    if code == 0:
         return 0, n_targets
-    if rule == 2:
+    if code == 2:
         return int(u * n_targets), int(u * n_targets) + 1
     return 0, 0
 
@@ -90,7 +297,7 @@ def _all(scores, n_targets, margin, c):  # type: ignore[no-untyped-def]
     limits = np.full(n_targets + 3, np.inf, np.float32)  # the last three are for nobody
     for j in range(n_targets):
         limits[j] = scores[j] - margin
-    if pairs <= MANY:
+    if pairs <= MAX_PAIRS:
         _count_pairs(scores[n_targets:], limits, c[:n_targets], c[n_targets:])
     else:
         _count_sorted(scores[n_targets:], limits[:n_targets], c[:n_targets], c[n_targets:])

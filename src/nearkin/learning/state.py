@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io.checkpoint import Checkpoint
-from nearkin.learning.trainer import Learner, Place
+from nearkin.learning.trainer import Progress, Trainer
 
 PATIENCE = 5  # epochs without a better held-out accuracy, as in scikit-learn's SGD
 
@@ -29,7 +29,7 @@ class Course:
     best_epochs: int = 0
     best_matrix: NDArray[np.float32] | None = None
 
-    def note(self, record: Mapping[str, float], learner: Learner, tol: float) -> None:
+    def note(self, record: Mapping[str, float], learner: Trainer, tol: float) -> None:
         """Take note of an epoch that is over, and decide whether it was the last."""
         self.done += 1
         before, loss = self.smoothed, record["loss"]
@@ -49,7 +49,7 @@ class Journal:
     """Keeps learner and course in a checkpoint, and brings them back."""
 
     def __init__(
-        self, checkpoint: Checkpoint, made_from: Mapping[str, Any], learner: Learner, course: Course
+        self, checkpoint: Checkpoint, made_from: Mapping[str, Any], learner: Trainer, course: Course
     ) -> None:
         self.checkpoint, self.made_from = checkpoint, made_from
         self.learner, self.course = learner, course
@@ -64,7 +64,10 @@ class Journal:
         learner = self.learner
         learner.matrix = np.array(arrays["matrix"])
         learner.epochs, learner.taken = notes["epochs"], notes["taken"]
-        learner.kept_norm, learner.place = notes["kept_norm"], Place(**notes["place"])
+        learner.initial_norm, learner.progress = (
+            notes["initial_norm"],
+            Progress(**notes["progress"]),
+        )
         best = np.array(arrays["best_matrix"]) if "best_matrix" in arrays else None
         vars(self.course).update(notes["course"], best_matrix=best)
 
@@ -83,8 +86,8 @@ class Journal:
         notes = {
             "epochs": learner.epochs,
             "taken": learner.taken,
-            "kept_norm": learner.kept_norm,
-            "place": asdict(learner.place),
+            "initial_norm": learner.initial_norm,
+            "progress": asdict(learner.progress),
             "course": course,
         }
         self.checkpoint.write(_NAME, self.made_from, arrays, notes)

@@ -6,7 +6,7 @@ of rows (`docs/architecture.md` has the derivation): ``Q = X_B M`` once per bloc
     q = Q[b] + Σ_{a<b} w_a G[b,a] V[a]          exactly x_bᵀM as Algorithm 1 would see it,
 
 scores from ``q``, weights from the rule, ``V[b] = Σ_n c_n x_n``, and ``M += X_Bᵀ diag(w) V`` once
-at the end. Leaving out the sum gives ordinary mini-batch steps, whose rows are independent.
+at the end.
 
 Arrays and scalars in, arrays changed in place, counters out. Everything here releases the GIL;
 threads are laid around it, each with rows of its own, or a team (`_team`) with a row in common.
@@ -47,8 +47,8 @@ def walk(  # type: ignore[no-untyped-def]
     scores : room for the longest neighbourhood, shared by the team
     steps, draws : step size and uniform random number of each row
     alpha, norm2 : M is ``alpha`` times the stored matrix, whose squared Frobenius norm is `norm2`
-    settings : (rule, margin, temperature, kept norm)
-    flags : (exact, symmetric, normalize)
+    settings : (rule, its parameter, initial norm)
+    flags : (symmetric, normalize)
     member : of the team (`_team.Member`)
 
     Returns
@@ -57,8 +57,8 @@ def walk(  # type: ignore[no-untyped-def]
     the bounds within which the norm is known well enough
     """
     indptr, indices, n_targets = graph
-    rule, margin, temperature, kept_norm = settings
-    exact, symmetric, normalize = flags
+    rule, parameter, kept_norm = settings
+    symmetric, normalize = flags
     violations, loss = 0, 0.0
     all_c = np.empty(len(scores), np.float32)
     words = np.zeros(rounded.codes.shape[1], np.int16)
@@ -69,17 +69,14 @@ def walk(  # type: ignore[no-untyped-def]
         i = rows[b]
         near = indices[indptr[i] : indptr[i + 1]]
         c = all_c[: len(near)]
-        if exact:
-            _catch_up(Q[b], lo, b, XB, G, V, w, symmetric, mine, sums)
-            meet(member)
+        _catch_up(Q[b], lo, b, XB, G, V, w, symmetric, mine, sums)
+        meet(member)
         more = offsets[indptr[i] : indptr[i + 1]]
         lowest = lowest_of(rule, n_targets[i], draws[b])
         q = Q[b, : X.shape[1]]
         score(X, rounded, near, n_targets[i], lowest, q, alpha, more, scores, words, member)
         meet(member)
-        row_loss = apply_rule(
-            rule, scores[: len(near)], n_targets[i], margin, temperature, draws[b], c
-        )
+        row_loss = apply_rule(rule, scores[: len(near)], n_targets[i], parameter, draws[b], c)
         V[b, mine] = 0
         if row_loss > 0:
             violations += 1
@@ -87,7 +84,7 @@ def walk(  # type: ignore[no-untyped-def]
             _add_up(X, rounded, near, c, mine, V[b], sums)
         # Written once, by all and alike: a member ahead of us may be reading it.
         w[b] = np.float32(steps[b] / alpha) if row_loss > 0 else np.float32(0)
-        if exact and (symmetric or normalize):  # look at directions as a whole
+        if symmetric or normalize:  # look at directions as a whole
             meet(member)
             if normalize and row_loss > 0:
                 norm2 += _norm_growth(w[b], Q[b], XB[b], V[b], symmetric)

@@ -10,13 +10,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.learning.sampling import RULES, apply_rule
+from nearkin.learning.sampling import AllPairs, apply_rule
 from nearkin.native.blas import multiply_into
 from nearkin.native.threads import in_threads
 from nearkin.native.vectors import dot, jit, read_only
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
-ALL = RULES["all"]
+ALL = AllPairs().function()
 SCORE_ROWS = 4_096
 
 
@@ -63,7 +63,7 @@ def _objective(graph, scores, margin, lo, hi):  # type: ignore[no-untyped-def]
         n_impostors = len(row) - n_targets[i]
         if n_targets[i] > 0 and n_impostors > 0:
             c = np.empty(len(row), np.float32)
-            mean = apply_rule(ALL, row, n_targets[i], margin, 1.0, 0.0, c)
+            mean = apply_rule(ALL, row, n_targets[i], margin, 0.0, c)
             total += mean * n_targets[i] * n_impostors
     return total
 

@@ -17,7 +17,8 @@ from nearkin.neighbors.base import blocks
 from nearkin.neighbors.exact import Exact
 from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, by_distance, near_rows
 from nearkin.neighbors.shards import nearest_in_shards
-from nearkin.validation.arrays import as_rows, check_number
+from nearkin.validation.arrays import as_rows
+from nearkin.validation.parameters import check_number
 
 __all__ = ["EXACT_ROWS", "NeighborIndex", "nearest", "recall"]
 

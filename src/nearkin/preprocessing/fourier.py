@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.preprocessing.preprocess import Preprocess
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 Array = NDArray[np.float32]
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nearkin.io.atomic import replacing
 from nearkin.learning.constraints import along
 from nearkin.preprocessing import pca
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 
 class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.learning.holdout import sample
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 ENOUGH, MOST_SPLITS = 500, 3  # rows judged; few rows are split again until there are so many
 _HELD = 0.1  # what SoftVotingKNN holds out

@@ -39,7 +39,7 @@ from nearkin.reproduction.best_of import BestOf
 from nearkin.reproduction.watching import Watch, give_back
 from nearkin.slde import SLDE
 from nearkin.slne import SLNE
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 Factory = Callable[[int], Any]
 

@@ -1,4 +1,4 @@
-"""Arrays at the door: float32, C order, finite; memory maps pass through untouched."""
+"""Input arrays: float32, C order, finite; memory maps are used without a copy."""
 
 from typing import Any
 
@@ -56,24 +56,3 @@ def _count(given: Any) -> int | None:
     if getattr(given, "shape", ()):
         return int(given.shape[0])
     return len(given) if isinstance(given, list | tuple) else None
-
-
-def check_choice(name: str, value: Any, choices: Any) -> None:
-    """Refuse a parameter value that is not one of `choices`."""
-    if value not in list(choices):  # what cannot be hashed can be compared
-        raise ValueError(
-            f"{name}={value!r} is not known; use one of {', '.join(map(repr, choices))}"
-        )
-
-
-def check_number(
-    name: str, value: Any, low: float, *, open_low: bool = False, whole: bool = False
-) -> None:
-    """Refuse a parameter that is not a finite number of at least (or, if open, above) `low`.
-
-    A `whole` one has an integer's type, too: it becomes the size of an array.
-    """
-    right = isinstance(value, int | np.integer if whole else int | float | np.number)
-    if not right or not np.isfinite(value) or value < low or (open_low and value == low):
-        kind = "a whole number" if whole else "a number"
-        raise ValueError(f"{name}={value!r} must be {kind} {'>' if open_low else '>='} {low}")

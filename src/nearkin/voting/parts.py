@@ -85,6 +85,22 @@ def check_part(name: str, part: Any, method: str, example: str) -> None:
         )
 
 
+def check_calibration(calibration: Any) -> None:
+    """Refuse what is no pair of rows and labels to choose a vote on."""
+    if not isinstance(calibration, tuple | list) or len(calibration) != 2:
+        many = f" of {len(calibration)}" if isinstance(calibration, tuple | list) else ""
+        raise ValueError(
+            f"calibration is a {type(calibration).__name__}{many}; a pair is expected: "
+            "fit(..., calibration=(rows, labels))"
+        )
+    rows, labels = (np.shape(part) for part in calibration)  # of sparse rows, too
+    if len(rows) != 2 or labels != rows[:1]:
+        raise ValueError(
+            f"calibration holds rows of shape {rows} and labels of shape {labels}; a "
+            "two-dimensional array of rows and one label for each are expected"
+        )
+
+
 def listed_scores(similarity: Any, queries: Array, rows: Array, lists: NDArray[np.int32]) -> Array:
     """What a part says of each query and the rows listed for it; −inf where ``-1`` is listed."""
     if hasattr(similarity, "neighbor_scores"):

@@ -2,33 +2,36 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nearkin.validation.parameters import check_choice, check_number
 
 Array = NDArray[np.float32]
 
 
 # Where no similarity is positive, votes count from a tenth beyond the least similar voter: it still
 # has a vote, so that among equals the majority wins.
-_FROM = np.float32(1.1)
-_HARDLY = 1e-7
+_SHIFT = np.float32(1.1)
+_TIE_EPSILON = 1e-7
 
 
-def _lifted(scores: Array) -> Array:
+def _shift_positive(scores: Array) -> Array:
     """Similarities such as minus distances, made positive: their sums would favour few voters."""
     negative = scores.max(axis=1, keepdims=True) <= 0
     if not negative.any():
         return scores
-    return np.where(negative, scores - _FROM * scores.min(axis=1, keepdims=True), scores)
+    return np.where(negative, scores - _SHIFT * scores.min(axis=1, keepdims=True), scores)
 
 
 def _similarity(scores: Array, _: float) -> Array:
-    return _lifted(scores)
+    return _shift_positive(scores)
 
 
 def _power(scores: Array, p: float) -> Array:
-    scores = _lifted(scores)
+    scores = _shift_positive(scores)
     # Divided by the largest, which changes no decision and cannot overflow.
     largest = np.abs(scores).max(axis=1, keepdims=True)
     return np.sign(scores) * (np.abs(scores) / np.maximum(largest, 1e-30)) ** np.float32(p)
@@ -42,10 +45,11 @@ def _top(scores: Array, n: float) -> Array:
     rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
     # Equal votes, but among equal counts the more similar decide. Those beyond the first n cannot
     # change who wins; they only put in order the classes that have no vote.
-    beyond = _HARDLY * np.exp2(np.minimum(n - rank, 0))
+    beyond = _TIE_EPSILON * np.exp2(np.minimum(n - rank, 0))
     return np.where(rank < n, 1 + 0.02 / n * (1 - rank / n), beyond).astype(np.float32)
 
 
+VoteName = Literal["similarity", "power", "softmax", "top"]
 KINDS: dict[str, Callable[[Array, float], Array]] = {
     "similarity": _similarity,
     "power": _power,
@@ -74,8 +78,14 @@ class Vote:
     (np.int64(1), np.int64(0))
     """
 
-    kind: str
-    sharpness: float = 1.0
+    kind: VoteName
+    sharpness: float | None = None  # power, temperature or number of voters
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        if self.sharpness is None:
+            object.__setattr__(self, "sharpness", DEFAULT_SHARPNESS[self.kind])
+        check_number("sharpness", self.sharpness, 0, open_low=True)
 
     def tally(self, scores: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
         """Sum the votes of each row's neighbours by class; a score of −inf has no vote.
@@ -86,7 +96,7 @@ class Vote:
         if absent.any() and self.kind != "top":  # which ranks them last by itself
             least = np.where(absent, np.inf, scores).min(axis=1, keepdims=True)
             scores = np.where(absent, np.where(np.isfinite(least), least, 0), scores)
-        weights = np.where(absent, 0, KINDS[self.kind](scores, self.sharpness))
+        weights = np.where(absent, 0, KINDS[self.kind](scores, float(self.sharpness or 1)))
         cell = np.arange(len(scores))[:, None] * n_classes + labels
         votes = np.bincount(cell.ravel(), weights.ravel(), minlength=len(scores) * n_classes)
         tally = votes.reshape(len(scores), n_classes).astype(np.float32)

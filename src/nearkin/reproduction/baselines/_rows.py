@@ -14,7 +14,8 @@ from nearkin.learning.holdout import held_out, sample
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.neighbors import nearest
 from nearkin.preprocessing.pca import row_blocks
-from nearkin.validation.arrays import check_number, classes_of
+from nearkin.validation.arrays import classes_of
+from nearkin.validation.parameters import check_number
 from nearkin.voting import votes
 
 Array = NDArray[np.float32]

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 Array = NDArray[np.float32]
 

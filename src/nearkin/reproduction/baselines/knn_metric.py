@@ -34,7 +34,7 @@ from nearkin.reproduction.baselines._rows import (
     metric_quality,
 )
 from nearkin.reproduction.baselines.lmnn import target_pairs
-from nearkin.validation.arrays import check_choice, check_number
+from nearkin.validation.parameters import check_choice, check_number
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]

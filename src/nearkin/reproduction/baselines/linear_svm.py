@@ -15,7 +15,7 @@ from nearkin.preprocessing.pca import row_blocks
 from nearkin.reproduction.baselines import _averaged_sgd
 from nearkin.reproduction.baselines._rows import labelled_rows
 from nearkin.reproduction.baselines._scored import ScoredClassifier
-from nearkin.validation.arrays import check_choice, check_number
+from nearkin.validation.parameters import check_choice, check_number
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -28,7 +28,7 @@ from nearkin.reproduction.baselines._rows import (
     limited_rows,
     metric_quality,
 )
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 Array = NDArray[np.float32]
 Pairs = NDArray[np.int64]

@@ -9,7 +9,7 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from nearkin.reproduction.baselines._metric import LearnedMetric
 from nearkin.reproduction.baselines._rows import generator, labelled_rows, limited_rows, mean_length
-from nearkin.validation.arrays import check_number
+from nearkin.validation.parameters import check_number
 
 
 class NCA(LearnedMetric, BaseEstimator):

@@ -28,7 +28,7 @@ from nearkin.reproduction.baselines._rows import (
     mean_length,
 )
 from nearkin.similarity import BilinearSimilarity
-from nearkin.validation.arrays import check_choice, check_number
+from nearkin.validation.parameters import check_choice, check_number
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -1,0 +1,50 @@
+"""The memory that a fit of SL-DE needs beside its rows, stage by stage."""
+
+from typing import Any
+
+from nearkin.learning.blocks import BLOCK
+from nearkin.learning.memory import (
+    DEGREE,
+    FIXED_BYTES,
+    LIST_BYTES,
+    ROW_BYTES,
+    fit_bytes,
+    partition_bytes,
+    quantized_bytes,
+)
+from nearkin.validation.memory import Stages
+
+
+def ensemble_bytes(
+    rows: int,
+    dims: int,
+    k: int,
+    *,
+    width: int,
+    members: int,
+    jobs: int,
+    joint: bool = False,
+    local: bool = False,
+    quantized: bool = False,
+    **search: Any,
+) -> Stages:
+    """The same for an ensemble of `members` projections to `width` dimensions, `jobs` at once.
+
+    Rows of members and their graph are files that the workers map.
+    """
+    alone = fit_bytes(rows, dims, k, **search)
+    stages = {name: alone[name] for name in alone if name != "learning"}
+    if local:
+        graph = (LIST_BYTES + 4 * DEGREE) * rows * k
+        stages["cells"] = graph + partition_bytes(rows, dims) + ROW_BYTES * rows + FIXED_BYTES
+    projections = 4 * members * width * dims
+    stages["projections"] = projections + 48 * min(rows, dims, 5_000) ** 2 + FIXED_BYTES
+    shared = LIST_BYTES * rows * k + 4 * DEGREE * rows * k + ROW_BYTES * rows + projections
+    # A worker starts with what its libraries take.
+    a_worker = 24 * width**2 + 4 * BLOCK * (6 * width + 2 * BLOCK) + ROW_BYTES * rows + FIXED_BYTES
+    copy = quantized_bytes(rows, width) if quantized else 0
+    a_worker += copy
+    stages["members"] = shared + jobs * (a_worker + (200 << 20 if jobs > 1 else 0))
+    total = shared + 8 * dims**2 + 4 * members * width**2
+    stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width + copy if joint else 0)
+    return stages

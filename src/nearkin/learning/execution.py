@@ -1,0 +1,71 @@
+"""How a fit is executed: what changes its speed, its memory and what it reports."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nearkin.neighbors.backends import check_index
+from nearkin.validation.parameters import ParameterGroup, check_choice, check_number
+
+Order = Literal["random", "local", "given"]
+ORDERS: tuple[Order, ...] = ("random", "local", "given")
+
+# Rows a dimension up to which their int8 copy is no larger than eight matrices.
+_FEW_ROWS = 32
+
+
+@dataclass(repr=False)
+class Execution(ParameterGroup):
+    """How `SLNE` runs, apart from the method itself.
+
+    Parameters
+    ----------
+    order : {"random", "local", "given"}
+        Order in which an epoch visits the rows. ``"local"``: cells of near rows in random order,
+        and their rows in random order; successive rows then share neighbours, which stay in the
+        processor's cache.
+    quantize : bool or "auto"
+        Score neighbours by an int8 copy of the rows first: a quarter as much to read. Rules that
+        look at extreme scores only (``hardest``, ``random_target``) then score exactly where the
+        error bound leaves a choice, and M stays the same to the last bit; for other rules it is an
+        approximation. ``"auto"``: where M stays the same and the copy is no larger than eight
+        matrices.
+    index : str
+        How neighbours are found: see `nearkin.neighbors.nearest`.
+    hub_limit : float or None
+        A row in more than this many times the mean number of lists is a hub, and keeps only so
+        many of them as neighbours: see `nearkin.neighborhoods.neighborhoods`.
+    verbose : int
+        1 prints a line an epoch.
+    callback : callable, optional
+        Called as ``callback(epoch, model)`` after each epoch; returning True stops the fit.
+    """
+
+    order: Order = "random"
+    quantize: bool | Literal["auto"] = "auto"
+    index: str = "auto"
+    hub_limit: float | None = 10.0
+    verbose: int = 0
+    callback: Callable[[int, Any], object] | None = None
+
+    def validate(self) -> None:
+        """Refuse what cannot be executed."""
+        check_choice("order", self.order, ORDERS)
+        check_choice("quantize", self.quantize, [True, False, "auto"])
+        check_index(self.index)
+        if self.hub_limit is not None:
+            check_number("hub_limit", self.hub_limit, 1)
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(
+                f"callback={self.callback!r} cannot be called; give a function or None"
+            )
+
+    def quantizes(self, extreme: bool, rows: int, dims: int, cache_bytes: int) -> bool:
+        """Whether rows of this shape are scored by their int8 copy first.
+
+        ``"auto"`` does so where it costs nothing: not the result, nor more memory than a few
+        matrices; and only where the rows do not fit into the cache anyway.
+        """
+        if self.quantize != "auto":
+            return bool(self.quantize)
+        return extreme and 4 * rows * dims > cache_bytes and rows <= _FEW_ROWS * dims
