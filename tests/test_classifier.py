@@ -16,7 +16,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
-from nearkin import SLNE, Preprocess, SoftVotingKNN, Vote
+from nearkin import SLNE, Hardest, Preprocess, SoftVotingKNN, Vote
 from nearkin.neighbors import nearest
 from nearkin.voting.votes import KINDS, choose, probabilities
 from samples import blobs
@@ -202,7 +202,7 @@ def test_one_seed_fixes_everything():
     np.testing.assert_array_equal(one, two)
 
 
-def test_held_out_rows_are_unknown_to_the_first_fit():
+def test_held_out_rows_are_unknown_to_the_first_fit(monkeypatch):
     """Without refit, M must not depend on the labels of the rows that chose the vote."""
     X, y = blobs(n=400)
     settings = {"refit": False, "random_state": 0}
@@ -215,14 +215,8 @@ def test_held_out_rows_are_unknown_to_the_first_fit():
     b = next(i for i in np.flatnonzero(held) if y[i] != y[a])
     other[[a, b]] = y[[b, a]]
     second = SoftVotingKNN(SLNE(max_epochs=2), **settings)
-    from nearkin import classifier
-
-    keep = classifier.held_out
-    classifier.held_out = lambda *_: held
-    try:
-        second.fit(X, other)
-    finally:
-        classifier.held_out = keep
+    monkeypatch.setattr("nearkin.learning.holdout.held_out", lambda *_: held)
+    second.fit(X, other)
     np.testing.assert_array_equal(first.similarity_.matrix_, second.similarity_.matrix_)
 
 
@@ -377,8 +371,8 @@ def test_more_lists_than_queries_are_refused_in_every_block(monkeypatch):
 
 def test_grid_search_reaches_the_learner():
     X, y = blobs(n=150)
-    grid = {"similarity__margin": [0.0, 0.1], "preprocess__whitening": [0.0, 0.5]}
-    model = SoftVotingKNN(SLNE(max_epochs=1), preprocess=Preprocess(), random_state=0)
+    grid = {"similarity__sampling__margin": [0.0, 0.1], "preprocess__whitening": [0.0, 0.5]}
+    model = SoftVotingKNN(SLNE(Hardest(), max_epochs=1), preprocess=Preprocess(), random_state=0)
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
     assert set(search.best_params_) == set(grid)
 
@@ -393,7 +387,6 @@ def test_sparse_rows_through_the_preprocessing():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"vote": "loud"}, "vote='loud'"), ({"n_neighbors": 0}, "n_neighbors=0"),
-     ({"vote": "power", "sharpness": 0}, "sharpness=0"),
      ({"n_neighbors": 2.5}, r"n_neighbors=2\.5 must be a whole number"),
      ({"similarity": "cosine"}, "similarity='cosine' is a str, which has no method 'similarity'"),
      ({"similarity": SLNE}, r"similarity is the class SLNE; give an object, SLNE\(\)"),
@@ -446,11 +439,11 @@ def test_hub_correction_takes_off_the_mean_similarity_of_the_surroundings():
     model = SoftVotingKNN(learner, csls=0.5, vote="power", random_state=0).fit(X, y)
     M, near = model.similarity_.matrix_.astype(float), nearest(X, 50)[1]
     expected = [0.5 * np.mean(X[row] @ M @ x) for row, x in zip(near, X)]
-    np.testing.assert_allclose(model.hub_bias_, expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(model.csls_bias_, expected, rtol=1e-3, atol=1e-5)
     scores, indices = model.kneighbors(X[:3], 7)
     pairs = np.einsum("nd,nkd->nk", X[:3] @ M, X[indices])
-    np.testing.assert_allclose(scores, pairs - model.hub_bias_[indices], atol=1e-4)
-    with pytest.raises(ValueError, match=r"hub_share=0\.5 needs a similarity with matrix_"):
+    np.testing.assert_allclose(scores, pairs - model.csls_bias_[indices], atol=1e-4)
+    with pytest.raises(ValueError, match=r"csls=0\.5 needs a similarity with matrix_"):
         SoftVotingKNN(NoMatrix(), csls=0.5, vote="power").fit(X, y)
 
 
@@ -467,8 +460,8 @@ def test_the_learner_gets_as_many_neighbours_as_it_asks_for():
     np.testing.assert_array_equal(inside, learner.fit(X, y).matrix_)
 
 
-@pytest.mark.parametrize("hub_share", [0.0, 0.5])
-def test_added_rows_vote_as_if_they_had_always_been_there(hub_share):
+@pytest.mark.parametrize("csls", [0.0, 0.5])
+def test_added_rows_vote_as_if_they_had_always_been_there(csls):
     X, y = blobs(n=400, classes=6)
     names = np.array(["a", "bb", "ccc", "dddd", "eeeee", "ffffff"])[y]
     first = np.flatnonzero(y < 4)[:150]  # two classes, and longer names, come later
@@ -476,7 +469,7 @@ def test_added_rows_vote_as_if_they_had_always_been_there(hub_share):
     prepare = Preprocess(8).fit(X[first])
     learner = SLNE(max_epochs=2, random_state=0)
     learner.fit(prepare.transform(X[first]), y[first])
-    settings = {"preprocess": prepare, "vote": "power", "hub_share": hub_share, "n_neighbors": 20}
+    settings = {"preprocess": prepare, "vote": "power", "csls": csls, "n_neighbors": 20}
     model = SoftVotingKNN(learner, **settings).fit(X[first], names[first])
     assert len(model.classes_) == 4
     matrix = learner.matrix_.copy()
@@ -494,7 +487,7 @@ def test_added_rows_vote_as_if_they_had_always_been_there(hub_share):
     np.testing.assert_array_equal(learner.matrix_, matrix)
     votes = np.zeros((100, 6))  # the same by hand
     Z, Q = prepare.transform(X[order]), prepare.transform(X[300:])
-    S = Q @ matrix @ Z.T - model.hub_bias_
+    S = Q @ matrix @ Z.T - model.csls_bias_
     for i, q in enumerate(Q):
         near = np.argsort(np.linalg.norm(Z - q, axis=1))[:20]
         s = S[i, near]
@@ -548,11 +541,6 @@ def test_places_after_the_winners_go_to_those_who_are_near():
     assert probabilities(tally[None])[0, 5] == pytest.approx(1)
 
 
-def test_a_sharpness_needs_a_vote():
-    with pytest.raises(ValueError, match="sharpness=3 goes with a vote that is named"):
-        SoftVotingKNN(sharpness=3).fit(*blobs(n=80))
-
-
 def test_nothing_is_left_of_an_earlier_fit():
     X, y = blobs(n=80)
     model = SoftVotingKNN(n_neighbors=10).fit(X, y)
@@ -571,7 +559,7 @@ def test_rows_that_judge_do_not_vote_for_themselves():
         model = SoftVotingKNN(random_state=0, csls=share)
         assert model.fit(X, y, neighbors=with_self).calibration_accuracy_ < 0.6
     model = SoftVotingKNN(csls=0.5, vote="power")
-    biases = [model.fit(X, y, neighbors=n).hub_bias_ for n in (lists, with_self)]
+    biases = [model.fit(X, y, neighbors=n).csls_bias_ for n in (lists, with_self)]
     np.testing.assert_allclose(*biases, rtol=1e-5)
 
 

@@ -6,8 +6,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
 import nearkin
-from nearkin import SLNE, SoftVotingKNN, tune
-from nearkin.learning.trainer import Learner
+from nearkin import SLNE, Execution, SoftVotingKNN, tune
+from nearkin.learning.trainer import Trainer
 from nearkin.tuning import _drawn
 
 X, y = load_wine(return_X_y=True)
@@ -92,13 +92,13 @@ def test_an_interrupt_ends_the_search(call, told, monkeypatch):
     """Whichever fit it falls into, though the learner would keep what it has."""
     calls = []
 
-    def interrupted(learner, take=Learner.epoch):
+    def interrupted(learner, take=Trainer.epoch):
         calls.append(learner)
         if len(calls) == call:
             raise KeyboardInterrupt
         return take(learner)
 
-    monkeypatch.setattr(Learner, "epoch", interrupted)
+    monkeypatch.setattr(Trainer, "epoch", interrupted)
     with pytest.raises(KeyboardInterrupt, match=told):
         tune(X_TRAIN, Y_TRAIN, max_rows=40, random_state=0)
     assert len(calls) == call
@@ -108,7 +108,7 @@ def test_an_interrupt_before_the_first_candidate(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nearkin.tuning.NeighborIndex", interrupted)
+    monkeypatch.setattr("nearkin.learning.holdout.NeighborIndex", interrupted)
     with pytest.raises(KeyboardInterrupt, match="before it had tried anything"):
         tune(X_TRAIN, Y_TRAIN, random_state=0)
 
@@ -122,7 +122,7 @@ def test_an_interrupt_of_the_last_fit_keeps_what_was_learned(monkeypatch):
             raise KeyboardInterrupt
 
         model.similarity = model.similarity or SLNE()
-        model.similarity.callback = stop
+        model.similarity.execution = Execution(callback=stop)
         return fit(model, rows, labels)
 
     monkeypatch.setattr(SoftVotingKNN, "fit", interrupted)

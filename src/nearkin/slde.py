@@ -55,12 +55,8 @@ from nearkin.validation.parameters import check_choice, check_number
 Array = NDArray[np.float32]
 
 HELD_OUT = 0.1
-# Parameters that members do not depend on: those of the ensemble, and those of a learner.
+# Parameters that members do not depend on.
 _NOT_FINGERPRINTED = ("n_jobs", "cache_dir", "joint_epochs", "learner", "random_state")
-_LEARNER_NOT_FINGERPRINTED = (
-    "execution", "sampling", "constraint", "execution__callback", "execution__verbose",
-    "random_state",
-)  # fmt: skip
 
 
 class SLDE(NeighborhoodSimilarity, BaseEstimator):
@@ -340,7 +336,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         graph = () if hoods is None else (*hoods.arrays, hoods.cells)
         folder.claim(
             own
-            | {f"learner.{k}": v for k, v in self._learner_inputs().items()}
+            | {f"learner.{k}": v for k, v in self._learner_settings().items()}
             | {
                 "learner": type(self._prototype).__name__,
                 "seeds": [learner.get_params().get("random_state") for learner in learners],
@@ -351,14 +347,14 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         )
         return folder
 
-    def _learner_inputs(self) -> dict[str, Any]:
+    def _learner_settings(self) -> dict[str, Any]:
         """Parameters of the learner that a member depends on."""
         learner = self._prototype
-        given = learner.get_params().items()
-        inputs = {k: v for k, v in given if k not in _LEARNER_NOT_FINGERPRINTED}
-        return (
-            inputs | {"rule": learner._rule.fingerprint()} if isinstance(learner, SLNE) else inputs
-        )
+        if isinstance(learner, SLNE):
+            return learner.settings() | {"max_epochs": learner.max_epochs}
+        return {
+            k: v for k, v in learner.get_params().items() if k not in ("verbose", "random_state")
+        }
 
     def _learn(self, folder: Folder, rows: Array, learners: list[Any], shared: Any) -> None:
         self.interrupted_ = False

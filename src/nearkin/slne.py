@@ -35,12 +35,6 @@ from nearkin.validation.parameters import as_group, check_number
 
 DIVERGED_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
 
-# Parameters that decide nothing that a checkpoint holds; the seed stands for random_state.
-_NOT_FINGERPRINTED = (
-    "max_epochs", "warm_start", "random_state", "execution", "sampling", "constraint",
-    "execution__callback", "execution__verbose",
-)  # fmt: skip
-
 
 class SLNE(NeighborhoodSimilarity, BaseEstimator):
     """Learn M so that each row is more similar to its own kind than to the other near rows.
@@ -285,12 +279,21 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != "_cached_seen"}
 
+    def settings(self) -> dict[str, Any]:
+        """The parameters that decide what is learned, to be compared before a fit is resumed."""
+        names = "n_neighbors", "step_size", "tol", "validation_fraction"
+        execution = self._execution.get_params()
+        return (
+            {name: getattr(self, name) for name in names}
+            | {"sampling": self._rule.fingerprint()}
+            | self._constraint.get_params()
+            | {name: execution[name] for name in ("order", "quantize", "index", "hub_limit")}
+        )
+
     def _made_from(self, learner: Trainer) -> dict[str, Any]:
         """What decides the course of a fit, beside X and y."""
-        settings = {k: v for k, v in self.get_params().items() if k not in _NOT_FINGERPRINTED}
         hoods = learner.hoods
-        return settings | {
-            "rule": self._rule.fingerprint(),
+        return self.settings() | {
             "seed": learner.settings.seed,
             "rows until M is complete": learner.superblock,
             # Now, not when it is first asked for: the matrix is about to change.

@@ -97,33 +97,35 @@ def test_import_and_help_load_nothing_heavy():
 def test_every_parameter_of_the_estimators_is_an_option():
     other = {"max_epochs": "epochs", "n_components": "components", "n_members": "members",
              "projection": "ensemble", "n_features": "lift", "random_state": "seed",
-             "shuffle": "order"}  # fmt: skip
+             }  # fmt: skip
     elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "cache_dir", "learner",
-                 "similarity", "preprocess"}  # fmt: skip
+                 "similarity", "preprocess", "execution", "constraint"}  # fmt: skip
     options = Settings().as_dict()
     for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,
-                 package.FourierLift):  # fmt: skip
+                 package.FourierLift, package.Hardest, package.Softmax, package.Constraint,
+                 package.Execution):  # fmt: skip
         for name in set(kind().get_params(deep=False)) - elsewhere:
             assert other.get(name, name) in options
 
 
 def test_options_reach_the_estimators():
     told = Settings(
-        rule="all", n_neighbors=7, margin=0.1, epochs=3, ensemble="random", members=4, dims=5,
-        weights="accuracy", shortlist=9, hub_share=0.5, whitening=0.25, lift=20,
+        sampling="all", n_neighbors=7, margin=0.1, epochs=3, ensemble="random", members=4, dims=5,
+        weights="accuracy", shortlist=9, csls=0.5, whitening=0.25, lift=20,
         bandwidth=2.0, refit=False, vote="power", sharpness=3.0, seed=5,
     )  # fmt: skip
     model = told.classifier(rows=100, columns=8)
-    assert (model.n_neighbors, model.hub_share, model.refit) == (9, 0.5, False)
-    assert (model.vote, model.sharpness, model.random_state) == ("power", 3.0, 5)
+    assert (model.n_neighbors, model.csls, model.refit) == (9, 0.5, False)
+    assert (model.vote, model.random_state) == (package.Vote("power", 3.0), 5)
     ensemble, learner = model.similarity, model.similarity.learner
     assert (ensemble.projection, ensemble.n_members, ensemble.n_components) == ("random", 4, 5)
     assert ensemble.weights == "accuracy"
-    assert (learner.rule, learner.n_neighbors, learner.max_epochs) == ("all", 7, 3)
+    assert (learner.sampling, learner.n_neighbors) == (package.AllPairs(0.1), 7)
+    assert learner.max_epochs == 3
     assert (model.preprocess.n_features, model.preprocess.bandwidth) == (20, 2.0)
     assert model.preprocess.preprocess.whitening == 0.25
     wide = Settings().classifier(rows=100, columns=1_000).similarity
-    assert (wide.rule, wide.n_neighbors) == ("hardest", 99)
+    assert (wide.sampling, wide.n_neighbors) == (package.Hardest(), 99)
 
 
 def test_demo(tmp_path):
@@ -160,7 +162,7 @@ def test_info(files):
     assert (about["rows"], about["columns"], about["classes"]) == (600, 64, 10)
     assert answer("info", files / "q.npy") == {"rows": 10, "columns": 64, "type": "float32"}
     text = nearkin("info", files / "model.safetensors").stdout
-    assert "rule" in text
+    assert "sampling" in text
     assert "softmax" in text
 
 
@@ -221,7 +223,7 @@ def test_neighbors_then_train_an_ensemble(files, tmp_path, name):
     trained = answer(
         "train", files / "rows.npy", "--labels", files / "labels.txt", "--ensemble", "pca",
         "--members", 4, "--n-neighbors", 30, "--neighbors", tmp_path / name, "--no-preprocess",
-        "--vote", "power", "--order", "local", "--rounded", "--out", tmp_path / "e.safetensors",
+        "--vote", "power", "--order", "local", "--quantize", "--out", tmp_path / "e.safetensors",
     )  # fmt: skip
     assert (trained["learner"], trained["n_members"], trained["vote"]) == ("SLDE", 4, "power 4")
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
-from nearkin.ensemble.projections import RANDOM_KINDS, Fixed, Random, make_projections
+from nearkin.ensemble.projections import Fixed, Random, make_projections
 
 rng = np.random.default_rng
 
@@ -25,7 +25,7 @@ def test_pca_blocks_are_consecutive_directions_unscaled():
     )
 
 
-@given(st.sampled_from(RANDOM_KINDS), st.integers(1, 40), st.integers(0, 99))
+@given(st.sampled_from(["random", "orthonormal", "sparse"]), st.integers(1, 40), st.integers(0, 99))
 @settings(deadline=None)
 def test_random_matrices_keep_lengths_on_average(kind, d, seed):
     P = Random(kind, d, 40, seed).matrix()
@@ -61,13 +61,6 @@ def test_fewer_rows_than_directions():
     made, energies = make_projections("pca", rows(n=5), 3, 4, rng(0))
     assert sum(energies) == pytest.approx(1, abs=1e-3)
     assert all(np.isfinite(P.matrix()).all() for P in made)
-
-
-def test_directions_from_some_of_the_rows():
-    few, _ = make_projections("pca", rows(2_000), 2, 3, rng(0), pca_rows=1_000)
-    all_, _ = make_projections("pca", rows(2_000), 2, 3, rng(0))
-    for a, b in zip(few, all_):
-        assert np.linalg.svd(a.matrix() @ b.matrix().T)[1].min() > 0.9
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ class Cut(Exception):
 
 def cut_at(monkeypatch, nth, how=Cut):
     """Let the `nth` block from now fail, once."""
-    take, calls = trainer.Learner.take, iter(range(nth))
+    take, calls = trainer.Trainer.take, iter(range(nth))
 
     def failing(self, *arguments):
         if next(calls, None) == nth - 1:
             raise how
         return take(self, *arguments)
 
-    monkeypatch.setattr(trainer.Learner, "take", failing)
+    monkeypatch.setattr(trainer.Trainer, "take", failing)
 
 
 def cut_often(monkeypatch, places, fit):

@@ -22,7 +22,7 @@ from nearkin.cli.app import app
 from nearkin.ensemble import members
 from nearkin.io import atomic, models, safetensors
 from nearkin.io.checkpoint import Checkpoint
-from nearkin.learning.trainer import Learner
+from nearkin.learning.trainer import Trainer
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.threads import limited
 from nearkin.neighbors import exact
@@ -32,8 +32,8 @@ from samples import blobs
 PLACES = {
     "neighbours": (exact.Exact, "search"),
     "graph": (slne, "neighborhoods"),
-    "epoch": (Learner, "take"),
-    "projection": (Learner, "project"),
+    "epoch": (Trainer, "take"),
+    "projection": (Trainer, "project"),
     "bytes": (safetensors, "_write_array"),
     "flush": (atomic.os, "fsync"),
     "rename": (atomic.os, "replace"),
@@ -184,7 +184,7 @@ def main(folder, seed):
     common = ["--n-neighbors", "10", "--epochs", "3"]
     settings = {
         "exact": ["--psd", "--normalize"],
-        "batches": ["--batch-size", "64", "--early-stopping", "--rule", "random_target"],
+        "held out": ["--validation-fraction", "0.1", "--sampling", "random_target"],
         "ensemble": ["--ensemble", "pca", "--members", "2", "--vote", "power"],
     }
     print(json.dumps({

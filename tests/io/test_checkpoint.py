@@ -51,9 +51,8 @@ def without_seconds(history):
     "settings",
     [
         {}, {"rule": "uniform"}, {"symmetric": True, "normalize": True}, {"rank": 5},
-        {"psd": True, "normalize": True}, {"batch_size": 100, "normalize": True},
-        {"batch_size": 7, "rank": 3}, {"tol": 0.3, "max_epochs": 9}, {"shuffle": False},
-        {"early_stopping": True, "max_epochs": 9, "rule": "softmax", "step_size": 3.0},
+        {"psd": True, "normalize": True}, {"tol": 0.3, "max_epochs": 9}, {"order": "given"},
+        {"validation_fraction": 0.1, "max_epochs": 9, "rule": "softmax", "step_size": 3.0},
     ],
     ids=str,
 )  # fmt: skip
@@ -194,7 +193,7 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("nearkin.io.checkpoint.MINUTES", 0)
     ensemble = SLDE(slne(**EASY), n_members=2, random_state=0, cache_dir=tmp_path)
     taken = []
-    take = trainer.Learner.take
+    take = trainer.Trainer.take
 
     def counting(self, *arguments):
         taken.append(1)
@@ -206,7 +205,7 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
             clone(ensemble).fit(X, y)
     assert (tmp_path / "unfinished-0000").is_dir()
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.Learner, "take", counting)
+        patch.setattr(trainer.Trainer, "take", counting)
         model = clone(ensemble).fit(X, y)
     assert len(taken) == 2 * 9 - 7
     whole = SLDE(slne(**EASY), n_members=2, random_state=0).fit(X, y)

@@ -12,10 +12,11 @@ import pytest
 from scipy import sparse
 
 from nearkin import SLDE, SLNE, Preprocess, SoftVotingKNN
+from nearkin.learning.memory import fit_bytes
 from nearkin.validation import memory
 from samples import blobs
 
-TESTS = Path(__file__).parent
+HELPERS = Path(__file__).parents[1] / "helpers"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 PRELUDE = """
@@ -23,9 +24,11 @@ import ctypes, gc, json, resource, sys, threading, time
 from pathlib import Path
 import numpy as np
 from nearkin import SLDE, SLNE, SoftVotingKNN
+from nearkin.learning.memory import fit_bytes
 from nearkin.validation import memory
 from nearkin.neighborhoods import neighborhoods
 from nearkin.native.threads import limited
+from samples import slne
 
 def status(name):
     return memory._entry(Path("/proc/self/status"), name)
@@ -60,7 +63,7 @@ path = sys.argv[1]
 
 
 def in_a_process(code, tmp_path):
-    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(HELPERS), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PRELUDE + code, tmp_path / "x.npy"],
@@ -80,7 +83,7 @@ lists = (np.arange(n)[:, None] + np.arange(1, k + 1)).astype(np.int32) % n
 model = SLNE(max_epochs=1, n_neighbors=k)
 with limited(1):
     model.fit(np.array(X[:300]), y[:300], neighbors=lists[:300] % 300)  # compile
-    need = max(memory.fit_bytes(n, 512, k, ready_lists=True).values())
+    need = max(fit_bytes(n, 512, k, ready_lists=True).values())
     result = {"need": need, "X": X.nbytes}
     limit(need + (4 << 20))  # the check itself takes a little, too
     model.fit(X, y, neighbors=lists)
@@ -107,25 +110,24 @@ def test_the_formula_is_a_bound_and_not_a_loose_one(tmp_path):
     code = """
 result = {}
 cases = {
-    "lists": (30_000, 16, 60, {}), "held out": (30_000, 16, 60, {"early_stopping": True}),
+    "lists": (30_000, 16, 60, {}), "held out": (30_000, 16, 60, {"validation_fraction": 0.1}),
     "search": (3_000, 1_000, 200, {}), "products": (20_000, 16, 5, {}),
     "matrix": (600, 1_500, 5, {}),
     "psd": (600, 1_000, 5, {"psd": True}), "rank": (600, 1_000, 5, {"rank": 3}),
-    "batches": (3_000, 900, 5, {"batch_size": 2_000}),
 }
 tiny = mapped(path, 300, 8)
-for settings in ({}, {"psd": True, "batch_size": 20}, {"rank": 2, "early_stopping": True}):
-    SLNE(max_epochs=1, n_neighbors=5, **settings).fit(*tiny)
+for settings in ({}, {"psd": True}, {"rank": 2, "validation_fraction": 0.1}):
+    slne(max_epochs=1, n_neighbors=5, **settings).fit(*tiny)
 with limited(1):
     for name, (n, D, k, settings) in cases.items():
         X, y = mapped(path, n, D)
         ready = name in ("lists", "held out")
         lists = np.random.default_rng(0).integers(0, n, (n, k), np.int32) if ready else None
-        model = SLNE(max_epochs=1, n_neighbors=k, **settings)
+        model = slne(max_epochs=1, n_neighbors=k, **settings)
         grew = growth(lambda: model.fit(X, y, neighbors=lists))
-        known = {"batch_size": model.batch_size, "early_stopping": model.early_stopping,
-                 "spectral": model.psd or model.rank is not None, "ready_lists": ready}
-        result[name] = grew, max(memory.fit_bytes(n, D, k, **known).values()), X.nbytes
+        known = {"early_stopping": model.validation_fraction > 0,
+                 "spectral": bool({"psd", "rank"} & set(settings)), "ready_lists": ready}
+        result[name] = grew, max(fit_bytes(n, D, k, **known).values()), X.nbytes
 print(json.dumps(result))
 """
     for name, (grew, bound, _) in in_a_process(code, tmp_path).items():
@@ -159,7 +161,6 @@ def test_what_is_available(tmp_path, monkeypatch):
     ("model", "advice"),
     [
         (SLNE(n_neighbors=7), "lower n_neighbors=7, find neighbours with"),
-        (SLNE(n_neighbors=7), "lower n_neighbors=7 or batch_size=9"),
         (SLDE(n_members=3, n_jobs=2), "n_components=4, n_members=3 or n_jobs=2"),
         (SLDE(n_members=3, own_neighbors=True), "an ensemble on 300 rows of 12 columns"),
         (SoftVotingKNN(preprocess=Preprocess()), "lower n_components of the preprocessing"),
@@ -181,4 +182,4 @@ def test_ready_made_lists_count_as_they_are(monkeypatch):
     graph = sparse.csr_array(np.ones((100, 100))[:, :100] * (np.arange(100) < 7))
     for neighbors in (lists, graph):
         SLNE(max_epochs=1).fit(X, y, neighbors=neighbors)
-        assert seen.pop() == memory.fit_bytes(100, 12, 7, ready_lists=True)
+        assert seen.pop() == fit_bytes(100, 12, 7, ready_lists=True)

@@ -50,7 +50,7 @@ def test_rounded_rows(early):
 @pytest.mark.parametrize("visitors", [1, 2, 3])
 def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, visitors, rounded):
     monkeypatch.setattr(
-        trainer.Learner, "visitors", lambda learner, threads: min(visitors, threads)
+        trainer.Trainer, "visitors", lambda learner, threads: min(visitors, threads)
     )
     X, y = blobs(n=1_500, dims=157, spread=2)
     lists = nearest(X, 20)[1]
@@ -80,7 +80,7 @@ def test_more_neighbours_more_visitors(degree, visitors):
 
 
 def test_a_visitor_that_fails_lets_the_others_go(early, monkeypatch):
-    monkeypatch.setattr(trainer.Learner, "visitors", lambda learner, threads: threads + 1)
+    monkeypatch.setattr(trainer.Trainer, "visitors", lambda learner, threads: threads + 1)
 
     def fails(room, given, visits, claims, member, visitor):
         if member.number == 1:

@@ -40,7 +40,7 @@ class Settings:
     SLNE(execution=Execution(), max_epochs=5, sampling=Softmax())
     """
 
-    rule: str = _option(
+    sampling: str = _option(
         "auto", "auto, hardest, uniform, random_target, all or softmax; auto: hardest where there "
         "are more columns than rows, else softmax.", "Learner",
     )  # fmt: skip
@@ -106,15 +106,15 @@ class Settings:
 
     def resolved(self, rows: int, columns: int) -> "Settings":
         """The same with what was left to us decided for data of this shape."""
-        rule = self.rule
-        if rule == "auto":
-            rule = WIDE_RULE if columns > rows else LONG_RULE
-        usual = WIDE_NEIGHBORS if rule == WIDE_RULE else LONG_NEIGHBORS
+        sampling = self.sampling
+        if sampling == "auto":
+            sampling = WIDE_RULE if columns > rows else LONG_RULE
+        usual = WIDE_NEIGHBORS if sampling == WIDE_RULE else LONG_NEIGHBORS
         k = self.n_neighbors or max(1, min(usual, rows - 1))
         most = min(rows, columns, MOST_COMPONENTS)
         return replace(
             self,
-            rule=rule,
+            sampling=sampling,
             n_neighbors=k,
             shortlist=self.shortlist or k,
             components=most if self.components is None else self.components,
@@ -140,7 +140,7 @@ class Settings:
         from nearkin.learning.sampling import RULES
         from nearkin.validation.parameters import check_choice, check_number
 
-        check_choice("rule", self.rule, ["auto", *RULES])
+        check_choice("sampling", self.sampling, ["auto", *RULES])
         check_number("seed", self.seed, 0)
         check_number("tune_rows", self.tune_rows, 3)
         for name in ("n_neighbors", "shortlist", "components", "dims", "lift"):
@@ -186,7 +186,12 @@ class Settings:
         )
 
     def classifier(
-        self, rows: int, columns: int, callback: Any = None, where: dict[str, Any] | None = None
+        self,
+        rows: int,
+        columns: int,
+        callback: Any = None,
+        where: dict[str, Any] | None = None,
+        verbose: int = 0,
     ) -> Any:
         """The classifier for data of this shape, not fitted.
 
@@ -197,7 +202,7 @@ class Settings:
 
         final = self.resolved(rows, columns)
         learner: Any = nearkin.SLNE(
-            final.sampling(),
+            final.rule(),
             n_neighbors=final.n_neighbors or 1,
             step_size=self.step_size,
             max_epochs=self.epochs,
@@ -210,6 +215,7 @@ class Settings:
                 index=self.index,
                 hub_limit=self.hub_limit,
                 callback=None if self.ensemble else callback,
+                verbose=verbose if self.ensemble else 0,
             ),
         )
         if self.ensemble is not None:
@@ -232,12 +238,12 @@ class Settings:
             random_state=self.seed,
         )
 
-    def sampling(self) -> Any:
+    def rule(self) -> Any:
         """The sampling rule with its own parameters."""
         from nearkin.learning.sampling import RULES
 
-        kind: Any = RULES[self.rule]
-        return kind(self.temperature if self.rule == "softmax" else self.margin)
+        kind: Any = RULES[self.sampling]
+        return kind(self.temperature if self.sampling == "softmax" else self.margin)
 
     def constraint(self) -> Any:
         """The constraint on M; None if there is none."""

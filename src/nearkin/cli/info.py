@@ -95,7 +95,7 @@ def summary(model: Any) -> dict[str, Any]:
         vote = f"{model.vote_.kind} {model.vote_.sharpness:g}"
         result |= {"rows": len(model.database_), "columns": model.n_features_in_}
         result |= {"dimensions": model.database_.shape[1], "classes": len(model.classes_)}
-        result |= {"shortlist": model.n_neighbors, "vote": vote, "hub_share": model.hub_share}
+        result |= {"shortlist": model.n_neighbors, "vote": vote, "csls": model.csls}
     if hasattr(model, "preprocess_"):
         result["preprocess"] = " ".join(repr(model.preprocess_).split())
     if hasattr(model, "calibration_accuracy_"):
@@ -111,5 +111,5 @@ def summary(model: Any) -> dict[str, Any]:
     return result
 
 
-_TOLD = ("rule", "n_neighbors", "margin", "step_size", "n_epochs_", "n_skipped_", "projection",
+_TOLD = ("sampling", "n_neighbors", "margin", "step_size", "n_epochs_", "n_skipped_", "projection",
          "n_members", "n_words", "n_features_out_", "model")  # fmt: skip

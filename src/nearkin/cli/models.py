@@ -89,9 +89,9 @@ def train(
             )
         else:
             cache = None if cache_dir is None else str(cache_dir)
-            where = {"n_jobs": jobs, "cache_dir": cache, "verbose": loud()}
+            where = {"n_jobs": jobs, "cache_dir": cache}
             with epoch_bar(settings) as callback, learners_listen():
-                model = settings.classifier(X.shape[0], X.shape[1], callback, where)
+                model = settings.classifier(X.shape[0], X.shape[1], callback, where, loud())
                 model.fit(X, y, neighbors=_lists(neighbors), checkpoint=keep)
         model.save(out)
     if getattr(model.similarity_, "interrupted_", False):
