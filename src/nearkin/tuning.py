@@ -24,7 +24,7 @@ from nearkin.classifier import SoftVotingKNN
 from nearkin.io.progress import track
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import MAX_HELD_OUT, HoldOut, held_out
-from nearkin.learning.sampling import Hardest, RandomTarget, Softmax
+from nearkin.learning.presets import TUNE_CHANGES, TUNE_START
 from nearkin.native.pairs import pair_scores
 from nearkin.preprocessing import Preprocess
 from nearkin.preprocessing.fourier import FourierLift
@@ -53,14 +53,6 @@ QUICK_SHORTLIST, SHORTLISTS = 50, (10, 20, 50, LONGEST)
 QUICK_VOTES = ("softmax",)
 PLAIN_VOTERS = (1, 3, 5, 7, 9, 15)
 
-# Searched in this order, each from the best so far.
-START: Settings = {"sampling": Softmax(0.05), "n_neighbors": 50, "step_size": 0.5}
-LEARNERS: list[list[Settings]] = [
-    [{"sampling": Softmax(t)} for t in (0.01, 0.02, 0.1)],
-    [{"step_size": s} for s in (0.2, 1.0)],
-    [{"n_neighbors": k} for k in (20, LONGEST)],
-    [{"sampling": rule, "step_size": 0.1} for rule in (RandomTarget(), Hardest())],
-]
 WHITENING = (0.0, 0.25, 0.5, 1.0)
 COMPONENTS = (50, 200)
 START_COMPONENTS = 100
@@ -236,15 +228,15 @@ class _Search:
             so_far = None if best is None else best.preprocess
             for preprocess in self._track(options(so_far), "preprocessing"):
                 plain = max(plain, self._plain(preprocess), key=_accuracy)
-                best = _better(best, self._learned(preprocess, START, EPOCHS))
+                best = _better(best, self._learned(preprocess, TUNE_START, EPOCHS))
         assert best is not None
         return plain, best
 
     def learner(self, plain: _Choice, start: _Choice) -> _Choice:
         """The best settings with these preprocessings."""
         plain = self._plain(plain.preprocess)
-        best = self._learned(start.preprocess, START, EPOCHS)
-        for changes in LEARNERS:
+        best = self._learned(start.preprocess, TUNE_START, EPOCHS)
+        for changes in TUNE_CHANGES:
             tried = [best.learner | change for change in changes]  # type: ignore[operator]
             for learner in self._track(tried, "learner"):
                 best = _better(best, self._learned(best.preprocess, learner, EPOCHS))

@@ -163,7 +163,7 @@ def test_info(files):
     assert answer("info", files / "q.npy") == {"rows": 10, "columns": 64, "type": "float32"}
     text = nearkin("info", files / "model.safetensors").stdout
     assert "sampling" in text
-    assert "softmax" in text
+    assert "Softmax" in text
 
 
 def test_info_verifies(files, tmp_path):

@@ -7,10 +7,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-# Measured on Caltech-101 (more dimensions than rows) and on embeddings (more rows).
-WIDE_RULE, WIDE_NEIGHBORS = "hardest", 400
-LONG_RULE, LONG_NEIGHBORS = "softmax", 50
-MOST_COMPONENTS = 3_000
+MAX_COMPONENTS = 3_000
 
 # Settings that do nothing without another, and those that mean something beside `tune`.
 NEEDED = {
@@ -106,18 +103,20 @@ class Settings:
 
     def resolved(self, rows: int, columns: int) -> "Settings":
         """The same with what was left to us decided for data of this shape."""
-        sampling = self.sampling
-        if sampling == "auto":
-            sampling = WIDE_RULE if columns > rows else LONG_RULE
-        usual = WIDE_NEIGHBORS if sampling == WIDE_RULE else LONG_NEIGHBORS
+        from nearkin.learning.presets import TALL, WIDE, for_shape
+        from nearkin.learning.sampling import RULES, Hardest
+
+        rule = type(for_shape(rows, columns)["sampling"])
+        rule = RULES.get(self.sampling, rule)  # "auto" is no rule
+        usual = (WIDE if rule is Hardest else TALL)["n_neighbors"]
         k = self.n_neighbors or max(1, min(usual, rows - 1))
-        most = min(rows, columns, MOST_COMPONENTS)
+        names = {kind: name for name, kind in RULES.items()}
         return replace(
             self,
-            sampling=sampling,
+            sampling=names[rule],
             n_neighbors=k,
             shortlist=self.shortlist or k,
-            components=most if self.components is None else self.components,
+            components=self.components or min(rows, columns, MAX_COMPONENTS),
         )
 
     def check_given(self, names: Collection[str]) -> None:
@@ -220,13 +219,15 @@ class Settings:
         )
         if self.ensemble is not None:
             learner = nearkin.SLDE(
-                learner, projection=self.ensemble, n_members=self.members,  # type: ignore[arg-type]
-                n_components=self.dims, own_neighbors=self.own_neighbors,
+                learner, projection=self.ensemble,  # type: ignore[arg-type]
+                n_members=self.members, n_components=self.dims, own_neighbors=self.own_neighbors,
                 weights=self.weights,  # type: ignore[arg-type]
                 joint_epochs=self.joint_epochs,
                 **(where or {}),
             )  # fmt: skip
-        vote: Any = self.vote if self.sharpness is None else nearkin.Vote(self.vote, self.sharpness)
+        vote: Any = self.vote
+        if self.sharpness is not None:
+            vote = nearkin.Vote(vote, self.sharpness)
         return nearkin.SoftVotingKNN(
             learner,
             preprocess=self.transformer(rows, columns),

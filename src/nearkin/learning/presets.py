@@ -1,0 +1,47 @@
+"""Good settings of SL-NE: the one table that the command line, `tune` and the reproduction read.
+
+Measured on training rows of Caltech-101, MNIST, USPS, letter and network embeddings: no rule wins
+everywhere (README, "Which rule?"). Each entry holds keyword arguments of `nearkin.SLNE`.
+"""
+
+from typing import Any
+
+from nearkin.learning.sampling import AllPairs, Hardest, RandomTarget, Softmax
+
+Preset = dict[str, Any]
+
+PAPER: Preset = {"sampling": Hardest(0.02), "n_neighbors": 50, "step_size": 0.2, "max_epochs": 20}
+
+# More columns than rows, as image descriptors have; and more rows than columns.
+WIDE: Preset = {"sampling": Hardest(), "n_neighbors": 400}
+TALL: Preset = {"sampling": Softmax(), "n_neighbors": 50}
+
+# Where `tune` starts, and what it changes, one group after the other.
+TUNE_START: Preset = {"sampling": Softmax(0.05), "n_neighbors": 50, "step_size": 0.5}
+TUNE_CHANGES: list[list[Preset]] = [
+    [{"sampling": Softmax(t)} for t in (0.01, 0.02, 0.1)],
+    [{"step_size": s} for s in (0.2, 1.0)],
+    [{"n_neighbors": k} for k in (20, 100)],
+    [{"sampling": rule, "step_size": 0.1} for rule in (RandomTarget(), Hardest())],
+]
+
+# What has been best on one kind of data or another, to choose from on held-out rows.
+CANDIDATES: list[Preset] = [
+    {"sampling": Softmax(0.05), "n_neighbors": 50, "step_size": 0.5, "max_epochs": 8},
+    {"sampling": Softmax(0.02), "n_neighbors": 50, "step_size": 0.5, "max_epochs": 8},
+    {"sampling": Softmax(0.1), "n_neighbors": 100, "step_size": 0.5, "max_epochs": 2},
+    {"sampling": Hardest(), "n_neighbors": 400, "step_size": 0.2, "max_epochs": 10},
+    {"sampling": AllPairs(), "n_neighbors": 400, "step_size": 2.0, "max_epochs": 3},
+]
+
+
+def for_shape(rows: int, columns: int) -> Preset:
+    """The preset for data of this shape, with no more neighbours than there are rows.
+
+    Examples
+    --------
+    >>> for_shape(1_000, 64)
+    {'sampling': Softmax(), 'n_neighbors': 50}
+    """
+    preset = WIDE if columns > rows else TALL
+    return preset | {"n_neighbors": max(1, min(preset["n_neighbors"], rows - 1))}
