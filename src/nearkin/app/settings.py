@@ -219,7 +219,7 @@ class Settings:
         )
         if self.ensemble is not None:
             learner = nearkin.SLDE(
-                learner, projection=self.ensemble,  # type: ignore[arg-type]
+                learner, projection=self.ensemble,
                 n_members=self.members, n_components=self.dims, own_neighbors=self.own_neighbors,
                 weights=self.weights,  # type: ignore[arg-type]
                 joint_epochs=self.joint_epochs,
