@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from nearkin.reproduction.best_of import BestOf
+from nearkin.reproduction.comparison import Factory, Outcome, compare
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
@@ -27,8 +29,6 @@ from accuracy import SEARCH_ROWS, Split, choose, random_splits, some
 from nearkin import SLNE, Preprocess, SoftVotingKNN
 from nearkin.preprocessing.fourier import FourierLift
 from nearkin.reproduction.baselines import LinearSVM
-from nearkin.reproduction.best_of import BestOf
-from nearkin.reproduction.comparison import Factory, Outcome, compare
 
 BANDWIDTHS = {"standardised": (2.0, 4.0), "raw": (4.0, 8.0)}
 TEMPERATURES = (0.01, 0.03)

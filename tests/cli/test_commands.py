@@ -202,7 +202,7 @@ def test_evaluate(files, tmp_path):
         accuracy = package.load(files / "model.safetensors").score(test["X"], test["y"])
     assert result["top_1"] == pytest.approx(accuracy)
     assert result["map_learned"] > result["map_plain"]
-    assert [o["name"] for o in result["baselines"]] == ["Retrieval", "Linear SVM"]
+    assert [o["name"] for o in result["baselines"]] == ["retrieval", "svm"]
     assert all(0.8 < o["top1"] <= 1 for o in result["baselines"])
     assert sum(c["count"] for c in result["confusions"]) <= round((1 - accuracy) * 200)
     text = page.read_text()

@@ -23,8 +23,9 @@ from nearkin.reproduction import (
     table3,
     table4,
 )
-from nearkin.reproduction.common import Cell, Claim, Result, Setup
-from nearkin.reproduction.reproduction import reproduce as run
+from nearkin.reproduction.results import Cell, Claim, Result
+from nearkin.reproduction.runner import run
+from nearkin.reproduction.setup import Setup
 
 NEARKIN = Path(sys.executable).parent / "nearkin"
 MODULES = [p for p in Path(paper.__file__).parent.glob("*.py") if p.stem != "published"]

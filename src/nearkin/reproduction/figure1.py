@@ -15,7 +15,8 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from nearkin.reproduction import published, table1
-from nearkin.reproduction.common import Claim, Result, Setup, axes_of
+from nearkin.reproduction.results import Claim, Result, axes_of
+from nearkin.reproduction.setup import Setup
 from nearkin.slne import SLNE
 
 TITLE = "Figure 1: four classes in the plane of LDA"

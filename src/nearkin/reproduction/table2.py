@@ -26,7 +26,8 @@ from nearkin.ensemble.projections import make_projections
 from nearkin.neighbors import nearest
 from nearkin.reproduction import published
 from nearkin.reproduction.baselines import LMNN
-from nearkin.reproduction.common import Cell, Claim, Result, Setup, axes_of, timed
+from nearkin.reproduction.results import Cell, Claim, Result, axes_of, timed
+from nearkin.reproduction.setup import Setup
 from nearkin.slne import SLNE
 
 TITLE = "Table 2: growth of the training time"
@@ -75,7 +76,7 @@ def run(setup: Setup) -> Result:
     """Times, exponents, and whether they are the paper's."""
     times: dict[str, dict[str, Any]] = {}
     for sweep in sweeps(setup.quick):
-        found = setup.kept(
+        found = setup.cached(
             f"table2-{sweep.quantity.replace(' ', '-')}",
             [sweep, NEIGHBORS, EPOCHS, ITERATIONS, PASSES],
             partial(measured, sweep),

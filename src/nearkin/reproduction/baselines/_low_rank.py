@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nearkin.learning.holdout import sample
 from nearkin.preprocessing import pca
-from nearkin.reproduction.baselines._rows import Best, Quality
+from nearkin.reproduction.baselines._early_stopping import Best, Quality
 from nearkin.validation.arrays import check_choice, check_number
 
 Array = NDArray[np.float32]

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from nearkin.native.blas import serial_blas
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.vectors import jit
+from nearkin.reproduction.baselines._early_stopping import HeldOut, metric_quality
 from nearkin.reproduction.baselines._low_rank import (
     Problem,
     check_parameters,
@@ -25,13 +26,11 @@ from nearkin.reproduction.baselines._low_rank import (
     search,
 )
 from nearkin.reproduction.baselines._metric import LearnedMetric
-from nearkin.reproduction.baselines._rows import (
-    HeldOut,
+from nearkin.reproduction.baselines._training_rows import (
     generator,
     labelled_rows,
     limited_rows,
-    mean_length,
-    metric_quality,
+    rms_length,
 )
 from nearkin.reproduction.baselines.lmnn import target_pairs
 from nearkin.validation.arrays import check_choice, check_number
@@ -116,7 +115,7 @@ class KNNMetric(LearnedMetric, BaseEstimator):
         rows, labels = limited_rows(self, *labelled_rows(self, X, y)[:2])
         rng = generator(self.random_state)
         held = HeldOut(rows, labels, rng)
-        scale = np.float32(1 / mean_length(rows))
+        scale = np.float32(1 / rms_length(rows))
         wider = WIDER if self.targets == "dynamic" else 1
         lists = target_lists(rows, labels, held.learn, wider * self.n_neighbors)
 

@@ -19,15 +19,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.neighbors import nearest
+from nearkin.reproduction.baselines._early_stopping import Best, HeldOut, metric_quality
 from nearkin.reproduction.baselines._metric import LearnedMetric
-from nearkin.reproduction.baselines._rows import (
-    Best,
-    HeldOut,
-    generator,
-    labelled_rows,
-    limited_rows,
-    metric_quality,
-)
+from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, limited_rows
 from nearkin.validation.arrays import check_number
 
 Array = NDArray[np.float32]

@@ -19,14 +19,8 @@ from sklearn.base import BaseEstimator
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.native.pairs import pair_scores
 from nearkin.native.vectors import jit
-from nearkin.reproduction.baselines._rows import (
-    Best,
-    HeldOut,
-    Quality,
-    generator,
-    labelled_rows,
-    mean_length,
-)
+from nearkin.reproduction.baselines._early_stopping import Best, HeldOut, Quality
+from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, rms_length
 from nearkin.similarity import BilinearSimilarity
 from nearkin.validation.arrays import check_choice, check_number
 
@@ -94,7 +88,7 @@ class OASIS(BilinearSimilarity, BaseEstimator):
         rows, labels, _ = labelled_rows(self, X, y)
         rng = generator(self.random_state)
         held = HeldOut(rows, labels, rng)
-        scale = np.float32(1 / mean_length(rows))
+        scale = np.float32(1 / rms_length(rows))
         seed = int(rng.integers(2**31))
         tried = GRID if isinstance(self.C, str) else (float(self.C),)
         self.trials_: dict[float, float] = {}
