@@ -1,4 +1,4 @@
-"""Hand-written parts against the library that offers the same; `docs/notes` has the figures.
+"""Libraries against hand-written parts; results in `docs/notes/baseline-libraries.md`.
 
     python benchmarks/baseline_libraries.py {sgd,nca,fourier} --data DIR
 
@@ -27,7 +27,6 @@ from accuracy import Split, random_splits, some, splits
 from nearkin import SoftVotingKNN
 from nearkin.preprocessing import Preprocess
 from nearkin.preprocessing.fourier import FourierLift
-from nearkin.reproduction.baselines import LinearSVM
 
 EPOCHS = 5
 COSTS = (1.0, 10.0, 100.0)
@@ -61,14 +60,11 @@ def unit_scale(split: Split) -> Split:
 
 
 def sgd(data: Path) -> None:
-    """Averaged SGD on one-versus-all hinge losses: ours, scikit-learn's, and liblinear."""
-    warm = next(random_splits(np.eye(40, 5), np.arange(40) % 4, 10, 1))
-    LinearSVM(solver="online", C=1.0).fit(warm.X, warm.y)
+    """Averaged SGD on one-versus-all hinge losses, and liblinear."""
     for name, split in data_sets(data):
         for C in COSTS:
             n = len(split.y)
             models = {
-                "own": LinearSVM(solver="online", C=C, max_epochs=EPOCHS, random_state=0),
                 "SGDClassifier": SGDClassifier(
                     alpha=1 / (C * n), average=n, max_iter=EPOCHS, tol=None, random_state=0
                 ),
@@ -123,7 +119,7 @@ def fourier(data: Path) -> None:
 
 
 def kernel_error(X: np.ndarray, Z: np.ndarray, gamma: float, pairs: int = 200_000) -> float:
-    """Root mean square of the approximation's error on pairs of neighbouring rows."""
+    """Root mean square of the approximation's error on random pairs of rows."""
     i, j = np.random.default_rng(0).integers(0, len(X), (2, pairs))
     exact = np.exp(-gamma * np.square(X[i] - X[j], dtype=np.float64).sum(axis=1))
     return float(np.sqrt(np.mean((np.einsum("nd,nd->n", Z[i], Z[j]) - exact) ** 2)))

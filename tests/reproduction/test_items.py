@@ -93,7 +93,7 @@ def test_what_has_no_data_is_said_not_run(done):
 def test_without_any_data_an_item_says_where_to_put_it(item, tmp_path):
     (tmp_path / "data").mkdir()
     said = []
-    setup = Setup(tmp_path / "data", tmp_path / "out", say=said.append)
+    setup = Setup(tmp_path / "data", tmp_path / "out", log=said.append)
     (result,) = run(item, setup, tmp_path / "results.md")
     assert result.not_run
     assert f"at {tmp_path / 'data'}" in "\n".join(said)

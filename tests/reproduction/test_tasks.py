@@ -10,7 +10,7 @@ from samples import blobs
 
 
 def quiet(data, out, **options):
-    return Setup(data, out, quick=True, jobs=1, say=lambda _: None, **options)
+    return Setup(data, out, quick=True, jobs=1, log=lambda _: None, **options)
 
 
 def test_whitening_afterwards_is_whitening():

@@ -140,14 +140,14 @@ def strips_of(
     X: ArrayLike,
     y: ArrayLike,
     stored: Sequence[str] | None,
-    asked: Sequence[str] | None,
+    queries: Sequence[str] | None,
 ) -> str:
-    """Image strips of queries that learning helped, harmed, or that were just drawn.
+    """Image strips of queries that learning helped, harmed, or that were drawn at random.
 
-    `stored` and `asked` name the image files of the model's rows and of `X`; without them there
-    is nothing to show.
+    `stored` and `queries` name the image files of the model's rows and of `X`; without them the
+    result is empty.
     """
-    if stored is None or asked is None:
+    if stored is None or queries is None:
         return ""
     from nearkin.app.strips import Shown, most_changed, strip_html
 
@@ -168,7 +168,7 @@ def strips_of(
         parts += [f"<h3>{html.escape(title)}</h3>"] if len(chosen) else []
         parts += [
             strip_html(
-                Shown(asked[i], str(truth[i])),
+                Shown(queries[i], str(truth[i])),
                 [Shown(stored[j], str(labels[j])) for j in plain[i]],
                 [Shown(stored[j], str(labels[j])) for j in learned[i]],
             )

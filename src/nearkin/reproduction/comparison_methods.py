@@ -38,7 +38,7 @@ LEARNERS: list[dict[str, Any]] = [
     {"rule": "hardest", "n_neighbors": 400, "step_size": 0.2, "max_epochs": 10},
     {"rule": "all", "n_neighbors": 400, "step_size": 2.0, "max_epochs": 3},
 ]
-ALPHAS = [1e-7, 1e-6, 1e-5, 1e-4]
+ALPHAS = [1e-7, 1e-6, 1e-5, 1e-4, 1e-3]
 
 
 def sgd_svm(seed: int) -> GridSearchCV:

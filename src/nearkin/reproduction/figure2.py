@@ -45,7 +45,7 @@ def run(setup: Setup) -> Result:
                 [task.key, epochs],
                 partial(curve, setup, task, learner, vote),
             )
-            setup.say(f"{panel}, {rule}: {curves[panel][rule][0]:.2f} before, "
+            setup.log(f"{panel}, {rule}: {curves[panel][rule][0]:.2f} before, "
                       f"{curves[panel][rule][-1]:.2f} after")  # fmt: skip
     made = [claim for panel, found in curves.items() for claim in claims(panel, found)]
     return Result("figure2", TITLE, claims=made, numbers={"curves": curves}, notes=[

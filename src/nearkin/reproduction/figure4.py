@@ -56,7 +56,7 @@ def run(setup: Setup) -> Result:
             for d in dims
         }
         found[rule] = {"single": single, "curves": curves}
-        setup.say(f"{rule}: single {single:.2f}; {members} members " + ", ".join(
+        setup.log(f"{rule}: single {single:.2f}; {members} members " + ", ".join(
             f"{d}-d {c[-1]:.2f}" for d, c in curves.items()))  # fmt: skip
     made = [claim for rule in found for claim in claims(rule, found[rule], members, D)]
     return Result("figure4", TITLE, claims=made, numbers=found | {"members": members}, notes=[

@@ -41,7 +41,7 @@ def run(setup: Setup) -> Result:
         )
         result.numbers[name] = found
         result.claims += claims(name, found)
-        setup.say(f"{name}: mean average precision " + ", ".join(
+        setup.log(f"{name}: mean average precision " + ", ".join(
             f"{m} {c['map']:.2f}" for m, c in found.items()))  # fmt: skip
     return result
 

@@ -121,7 +121,7 @@ def _wanted(layout: Layout) -> str:
 
 
 def _classes(place: Path, work: Path) -> tuple[ImageFolder, None]:
-    """A sub-folder a class, or a tar of them."""
+    """One sub-folder per class, or a tar of them."""
     if place.suffix == ".tar":
         unpacked = work / place.stem
         if not unpacked.is_dir():

@@ -84,8 +84,10 @@ def shown(value: Number) -> str:
 
 def axes_of(width: float = 6.4, height: float = 4.0, columns: int = 1) -> tuple[Any, list[Any]]:
     """A matplotlib figure and its axes, with a faint grid."""
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("figures need matplotlib: pip install 'nearkin[paper]'") from None
     plot = Figure(figsize=(width * columns, height), layout="constrained")
     axes = list(np.atleast_1d(plot.subplots(1, columns)))
     for ax in axes:

@@ -24,7 +24,7 @@ def run(item: str, setup: Setup, results: Path | None = None) -> list[Result]:
     """Run `item`, or ``all``; write JSON, plots, an HTML page and optionally a Markdown file."""
     setup.out.mkdir(parents=True, exist_ok=True)
     if setup.quick:
-        setup.say(quick_note())
+        setup.log(quick_note())
     done = []
     for name in ITEMS if item == "all" else (item,):
         module = import_module(f"nearkin.reproduction.{name}")
@@ -32,11 +32,11 @@ def run(item: str, setup: Setup, results: Path | None = None) -> list[Result]:
         _write(module, result, setup)
         done.append((module, result))
         for line in pages.lines(result):
-            setup.say(line)
+            setup.log(line)
     about = _about(setup, [result for _, result in done])
     page = setup.out / ("report.html" if item == "all" else f"{item}.html")
     pages.write_html(page, done, about)
-    setup.say(f"\nreport: {page}")
+    setup.log(f"\nreport: {page}")
     if results is not None:
         # The Markdown file is published: it must not name folders of this machine.
         kept = [
@@ -44,7 +44,7 @@ def run(item: str, setup: Setup, results: Path | None = None) -> list[Result]:
             for _, result in done
         ]
         pages.write_markdown(results, kept, about)
-        setup.say(f"text: {results}")
+        setup.log(f"text: {results}")
     return [result for _, result in done]
 
 
@@ -59,7 +59,7 @@ def quick_note() -> str:
 
 def _run_item(module: Any, name: str, setup: Setup) -> Result:
     began = time.perf_counter()
-    setup.say(f"\n{module.TITLE} ...")
+    setup.log(f"\n{module.TITLE} ...")
     try:
         result: Result = module.run(setup)
     except DataMissing as missing:

@@ -31,7 +31,7 @@ class Setup:
     splits: int = 1
     again: bool = False
     jobs: int = 2
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
 
     @property
     def cache(self) -> Path:
@@ -57,7 +57,7 @@ class Setup:
         """The array `name` as a memory map; computed unless the cache has it."""
         file = self.cache / f"{name}.npy"
         if not file.exists():
-            made = make()
+            array = make()
             with replacing(file) as part:
-                np.save(part, made)
+                np.save(part, array)
         return np.load(file, mmap_mode="r")

@@ -50,7 +50,7 @@ def run(setup: Setup) -> Result:
             [tasks.stem(images), splits, "LMNN on half-whitened rows too"],
             partial(measured, setup, images.folder.labels, features, names, splits),
         )
-        setup.say(f"{division}: " + ", ".join(f"{m} {v[0]:.2f}" for m, v in found.items()))
+        setup.log(f"{division}: " + ", ".join(f"{m} {v[0]:.2f}" for m, v in found.items()))
         spread[division] = found
         for method, figures in published.TABLE1.items():
             own = found.get(f"{method}, own best", [None])[0]

@@ -130,7 +130,7 @@ def _done(setup: Setup, what: str, key: str, settings: Any, work: Work) -> dict[
     for method, job in work.items():
         name = "".join(c for c in method.lower() if c.isalnum())
         found[method] = setup.cached(f"table3-{key}-{name}", settings, job)
-        setup.say("{}, {}: {top1:.2f} / {top3:.2f}  {seconds:.0f} s  {note}".format(
+        setup.log("{}, {}: {top1:.2f} / {top3:.2f}  {seconds:.0f} s  {note}".format(
             what, method, **found[method]))  # fmt: skip
     return found
 

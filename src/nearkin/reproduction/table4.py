@@ -2,7 +2,7 @@
 
 Command: ``nearkin reproduce table4 --data DIR --out OUT``; about six minutes on two cores for the
 substitute. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a day on
-two cores; they are made a block at a time and resume.
+two cores; they are computed block by block and resume.
 
 The paper: SL-NE 66.37 % is far below Retrieval (another system, not plain neighbours), the SVM
 and LMNN, and about as good as Mensink et al. with better features; SL-DE, ten blocks of 100
@@ -96,7 +96,7 @@ def measured(setup: Setup, task: tasks.Task, settings: published.PaperSettings) 
         name = "".join(c for c in method.lower() if c.isalnum())
         found[method] = setup.cached(f"table4-{task.key}-{name}", vars(settings), job)
         if method != "blocks":
-            setup.say("{}, {}: error {:.2f}  {seconds:.0f} s".format(
+            setup.log("{}, {}: error {:.2f}  {seconds:.0f} s".format(
                 task.key, method, error(found[method]), **found[method]))  # fmt: skip
     return found | found.pop("blocks")
 

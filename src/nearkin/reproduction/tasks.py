@@ -92,7 +92,7 @@ def features(setup: Setup, images: layouts.ImageSet) -> NDArray[np.float16]:
     out = setup.cache / f"{stem(images)}-llc.npy"
     done = out.with_suffix(".done")
     if not done.exists():
-        setup.say(f"LLC features of {len(images.folder):,} images ({images.name}) ...")
+        setup.log(f"LLC features of {len(images.folder):,} images ({images.name}) ...")
         encoder = _encoder(setup).fit(images.folder)
         encoder.transform(
             images.folder, out=out, dtype="float16", n_jobs=setup.jobs, on_error="skip"
@@ -128,7 +128,7 @@ def task(setup: Setup, name: str, seed: int = 0) -> Task:
 def _fitted(setup: Setup, key: str, dims: int, rows: Any) -> Preprocess:
     path = setup.cache / f"{key}-pca.safetensors"
     if not path.exists():
-        setup.say(f"PCA to {dims:,} dimensions ({key}) ...")
+        setup.log(f"PCA to {dims:,} dimensions ({key}) ...")
         nearkin.save(Preprocess(dims, whitening=0, random_state=0).fit(rows()), path)
     found: Preprocess = nearkin.load(path)
     return found
@@ -171,7 +171,7 @@ def _streamed(
         parts = [setup.cache / f"{key}-rows-{lo}.npy" for lo in blocks]
         for lo, part in zip(blocks, parts):
             if not part.exists():
-                setup.say(f"images {lo:,} to {min(lo + STREAM_BLOCK, len(folder)):,} ...")
+                setup.log(f"images {lo:,} to {min(lo + STREAM_BLOCK, len(folder)):,} ...")
                 made = encoder.transform(folder[lo : lo + STREAM_BLOCK], **options)
                 _save(part, fitted.transform(made))
         _save(variances, fitted.variances_)

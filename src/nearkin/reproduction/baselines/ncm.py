@@ -37,8 +37,8 @@ BLOCK_CELLS = 1 << 24
 class NCM(ClassifierMixin, BaseEstimator):
     """Classify by the nearest class mean, under a low-rank metric learned for it.
 
-    A tenth of the rows (at most 2,000) is held out; they choose what is ``auto`` and when to stop.
-    Rows are taken at mean squared length one.
+    A tenth of the rows (at most 2,000) is held out to select ``auto`` settings and when to stop.
+    Rows are scaled to mean squared length one.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class NCM(ClassifierMixin, BaseEstimator):
         ``auto`` is the best of 0.3, 1 and 3.
     batch_size : int
     max_iter : int
-        Steps, at most; every 25 the held-out rows are classified, and eight times without a better
-        result end the descent.
+        Maximum number of steps. The held-out rows are classified every 25 steps; eight evaluations
+        without improvement stop the descent.
     random_state : int, RandomState instance or None
 
     Attributes
@@ -58,7 +58,7 @@ class NCM(ClassifierMixin, BaseEstimator):
     components_ : (d, D) array W
     means_ : (classes, D) array of class means
     rank_, step_size_, n_iter_ :
-        What was chosen, and the steps taken with it.
+        Selected rank and step size, and number of steps.
 
     Examples
     --------
@@ -118,7 +118,8 @@ class NCM(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The label of the nearest class mean, for each row of `X`."""
-        return self.classes_[np.concatenate([s.argmax(axis=1) for s in self._scores(X)])]
+        winners = [s.argmax(axis=1) for s in self._scores(X)]
+        return self.classes_[np.concatenate(winners)]
 
     def _scores(self, X: ArrayLike) -> Iterator[Array]:
         """Scores by class, a block of rows at a time."""
@@ -155,7 +156,7 @@ def loss_and_gradient(W: Array, X: Array, own: Labels, means: Array) -> tuple[fl
     """Mean of −ln p(y|x) over the rows `X`, and its gradient with respect to W.
 
     With α_ic = [y_i = c] − p(c|x_i), which sums to zero over c, the gradient Σ α_ic W z zᵀ / n of
-    z = μ_c − x_i falls apart into products of small matrices.
+    z = μ_c − x_i splits into products of small matrices.
     """
     logs = log_softmax(scores(W, X, means), axis=1)
     alpha = -np.exp(logs)
