@@ -20,12 +20,12 @@ import numpy as np
 import machine
 from made_up import World
 from nearkin import SLNE
+from nearkin.app.memory_watch import MemoryWatch, release_memory
 from nearkin.learning.trainer import Learner
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
-from nearkin.reproduction.table2 import Size, made_up
-from nearkin.reproduction.watching import Watch, give_back
+from nearkin.reproduction.table2 import Size, synthetic
 
 ORDERS: dict[str, dict[str, Any]] = {
     "random, float32": {"rounded": False},
@@ -38,7 +38,7 @@ CASES = [(1_000, 50), (3_000, 50), (1_000, 500), (100, 500), (100, 50)]
 
 def clustered(n, D, classes=20, seed=0):
     """Unit rows in clusters; a third of the labels is random, so that every row has impostors."""
-    return made_up(Size(n, classes, D), seed)
+    return synthetic(Size(n, classes, D), seed)
 
 
 def naive(X, hoods, M, rows, steps, margin):
@@ -143,8 +143,8 @@ def memory(n=60_000, D=500, k=50):
     X, y = clustered(n, D)
     lists = np.random.default_rng(0).integers(0, n, (n, k), dtype=np.int32)
     SLNE(max_epochs=1, random_state=0).fit(X[:500], y[:500])  # compile
-    give_back()
-    with Watch() as watch:
+    release_memory()
+    with MemoryWatch() as watch:
         SLNE(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
     sizes = {"graph": sum(a.nbytes for a in neighborhoods(lists, y).arrays),
              "M": 4 * D * D, "X": X.nbytes}  # fmt: skip

@@ -19,12 +19,12 @@ import numpy as np
 import machine
 from made_up import World
 from nearkin import SLDE, SLNE
+from nearkin.app.memory_watch import MemoryWatch, release_memory
 from nearkin.io.atomic import replacing
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors import NeighborIndex, nearest, recall
 from nearkin.neighbors.partition import cells_of
-from nearkin.reproduction.watching import Watch, give_back
 from nearkin.voting.votes import Vote, choose
 
 QUERIES, CHOOSE, VOTERS = 10_000, 2_000, 50
@@ -44,9 +44,9 @@ MEMBER = {"rule": "all", "step_size": 2.0}
 
 def told(name: str, work: Callable[[], Any], describe: Callable[[Any], str] = lambda _: "") -> Any:
     """Do the work; print what it took and what came of it."""
-    give_back()
+    release_memory()
     began = time.perf_counter()
-    with Watch() as memory:
+    with MemoryWatch() as memory:
         result = work()
     seconds = time.perf_counter() - began
     size = (memory.growth or 0) / 2**30

@@ -49,7 +49,8 @@ class LMNN(LearnedMetric, BaseEstimator):
     max_impostors : int
         Maximum number of pairs (row, impostor); the nearest are kept, with a warning.
     max_rows : int, optional
-        If `X` has more rows, a stratified sample of this size is used, with a warning: every search for impostors takes time quadratic in the rows.
+        If `X` has more rows, a stratified sample of this size is used, with a warning: every
+        search for impostors takes time quadratic in the rows.
     early_stopping : bool
         Hold out a tenth of the rows (at most 2,000), classify them by their neighbours before each
         search for impostors, keep the best L and stop after three searches without improvement.
