@@ -96,8 +96,8 @@ def nca(data: Path) -> None:
 
 def fourier(data: Path) -> None:
     """Cosines and sines of m directions, or 2m cosines with random phases; the same width."""
-    for seed in range(3):
-        split = unit_scale(list(splits("letter", data, 3))[seed])
+    for seed in range(2):
+        split = unit_scale(list(splits("letter", data, 2))[seed])
         for bandwidth in (4.0, 8.0):
             gamma = bandwidth**2 / 2
             for columns in (200, 800):

@@ -1,7 +1,6 @@
 """Classifiers measured side by side: the same rows, the same measures.
 
     outcomes = compare(methods, X, y, queries, truth)
-    print(table(outcomes))
 
 Rows are used as they are given. For a fair comparison transform raw features once, with a
 `nearkin.Preprocess` that was fitted on the training rows. Whatever a method selects (C, the vote,
@@ -99,7 +98,7 @@ def compare(
     for name, make in methods.items():
         outcomes.append(_measured(name, make(seed), X, y, queries, truth, time_limit))
         if verbose:
-            print(_line(outcomes[-1], len(max(methods, key=len))), flush=True)
+            print(_line(outcomes[-1]), flush=True)
     return outcomes
 
 
@@ -184,36 +183,11 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in items if isinstance(value, int | float | str)}
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """The outcomes as a Markdown table, accuracies in per cent.
-
-    Examples
-    --------
-    >>> print(table([Outcome("Retrieval", 0.5, 0.75, 0.5, 0.75, 1.5, 0.25, 2**20)]))
-    | method | top-1 % | top-3 % | per class % | per class top-3 % | fit s | predict s | MiB |
-    |---|---|---|---|---|---|---|---|
-    | Retrieval | 50.00 | 75.00 | 50.00 | 75.00 | 1.5 | 0.2 | 1 |
-    """
-    names = ["method", "top-1 %", "top-3 %", "per class %", "per class top-3 %", "fit s"]
-    lines = [[*names, "predict s", "MiB"], ["---"] * 8, *map(_cells, outcomes)]
-    return "\n".join(
-        f"|{'|'.join(cells)}|" if cells[0] == "---" else f"| {' | '.join(cells)} |"
-        for cells in lines
-    )
-
-
-def _cells(o: Outcome) -> list[str]:
-    accuracies = (o.top1, o.top3, o.per_class, o.per_class_top3)
-    shown = ["–" if np.isnan(a) else f"{100 * a:.2f}" for a in accuracies]
-    memory = "–" if o.peak_bytes is None else f"{o.peak_bytes / 2**20:.0f}"
-    return [o.name, *shown, f"{o.seconds:.1f}", f"{o.predict_seconds:.1f}", memory]
-
-
-def _line(outcome: Outcome, width: int) -> str:
-    name, top1, top3, *_, seconds, predicting, memory = _cells(outcome)
-    text = "  ".join(f"{key}={value}" for key, value in outcome.settings.items())
-    measured = f"{top1:>6} / {top3:>6}  {seconds:>7} + {predicting} s  {memory:>6} MiB"
-    return f"{name:<{width}}  {measured}  {text}"
+def _line(o: Outcome) -> str:
+    memory = "–" if o.peak_bytes is None else f"{o.peak_bytes / 2**20:.0f} MiB"
+    settings = "  ".join(f"{key}={value}" for key, value in o.settings.items())
+    seconds = f"{o.seconds:.1f} + {o.predict_seconds:.1f} s"
+    return f"{o.name}: {100 * o.top1:.2f} / {100 * o.top3:.2f} %, {seconds}, {memory}  {settings}"
 
 
 class _TimeLimit(Exception):
