@@ -23,6 +23,7 @@ import caltech
 import machine
 from nearkin import SLDE, SLNE, Preprocess
 from nearkin.learning.holdout import held_out
+from nearkin.learning.presets import IMAGES
 from nearkin.metrics import top_n_accuracy
 from nearkin.native.pairs import pair_scores
 from nearkin.neighbors import nearest
@@ -33,11 +34,7 @@ PAPER = {"linear SVM": "73.46 / 84.59", "Retrieval": "63.49 / 77.87", "SL-NE": "
 HELD, FOLDS, K = 0.2, 2, 1_000
 DIRECTIONS = 0.98  # per training row: the paper's 3,000 of 3,060, and as many among 24 a class
 # The rules learn different things; their matrices may also be added up.
-LEARNERS = {
-    "all": {"rule": "all", "step_size": 2.0, "n_neighbors": 1_000, "max_epochs": 1},
-    "hardest": {"rule": "hardest", "step_size": 0.2, "n_neighbors": 400, "max_epochs": 9},
-    "softmax": {"rule": "softmax", "step_size": 0.5, "n_neighbors": 400, "max_epochs": 2},
-}
+LEARNERS = IMAGES | {"all": IMAGES["all"] | {"max_epochs": 1}}
 SUMS = [("all",), ("hardest",), ("softmax",), ("all", "hardest"), ("all", "softmax")]
 BLOCKS = 3
 WHITENING = (0.5, 0.75)

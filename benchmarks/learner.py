@@ -19,26 +19,26 @@ import numpy as np
 
 import machine
 from made_up import World
-from nearkin import SLNE
-from nearkin.learning.trainer import Learner
+from nearkin import SLNE, Execution
+from nearkin.app.memory_watch import MemoryWatch, release_memory
+from nearkin.learning.trainer import Trainer
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
-from nearkin.reproduction.table2 import Size, made_up
-from nearkin.reproduction.watching import Watch, give_back
+from nearkin.reproduction.table2 import Size, synthetic
 
 ORDERS: dict[str, dict[str, Any]] = {
-    "random, float32": {"rounded": False},
-    "local, float32": {"rounded": False, "shuffle": "local"},
-    "random, bytes": {"rounded": True},
-    "local, bytes": {"rounded": True, "shuffle": "local"},
+    "random, float32": {"quantize": False},
+    "local, float32": {"quantize": False, "order": "local"},
+    "random, int8": {"quantize": True},
+    "local, int8": {"quantize": True, "order": "local"},
 }
 CASES = [(1_000, 50), (3_000, 50), (1_000, 500), (100, 500), (100, 50)]
 
 
 def clustered(n, D, classes=20, seed=0):
     """Unit rows in clusters; a third of the labels is random, so that every row has impostors."""
-    return made_up(Size(n, classes, D), seed)
+    return synthetic(Size(n, classes, D), seed)
 
 
 def naive(X, hoods, M, rows, steps, margin):
@@ -53,35 +53,35 @@ def naive(X, hoods, M, rows, steps, margin):
 
 
 def learner(X, hoods, **settings):
-    model = SLNE(random_state=0, **settings)
+    model = SLNE(random_state=0, execution=Execution(**settings))
     model.scale_ = 1.0
-    return model._learner(X, hoods, 0)
+    return model._trainer(X, hoods, 0)
 
 
-def one_run(made: Learner, rows_wanted: int) -> tuple[float, float]:
+def one_run(made: Trainer, rows_wanted: int) -> tuple[float, float]:
     """Seconds a row of an epoch's first rows, from the identity, and the share that took a step."""
-    rows, steps, draws = made._schedule()
+    rows, steps, draws = made.schedule()
     rows_wanted, violations = min(rows_wanted, len(rows)), 0
     made.matrix[:] = np.eye(len(made.matrix))
     time.sleep(0.2)  # the threads of numpy's BLAS go on spinning for a while after their last call
     with serial_blas():
         began = time.perf_counter()
-        for lo in range(0, rows_wanted, made.stretch):
-            part = slice(lo, min(lo + made.stretch, rows_wanted))
+        for lo in range(0, rows_wanted, made.superblock):
+            part = slice(lo, min(lo + made.superblock, rows_wanted))
             violations += made.take(rows[part], steps[part], draws[part])[0]
         return (time.perf_counter() - began) / rows_wanted, violations / rows_wanted
 
 
-def one_naive_run(X, hoods, made: Learner, rows_wanted: int) -> float:
+def one_naive_run(X, hoods, made: Trainer, rows_wanted: int) -> float:
     """Seconds a row of the same rows, from the identity: later, fewer of them would take a step."""
-    rows, steps, _ = made._schedule()
+    rows, steps, _ = made.schedule()
     M = np.eye(X.shape[1], dtype=np.float32)
     began = time.perf_counter()
     naive(X, hoods, M, rows[:rows_wanted], steps, 0.02)
     return (time.perf_counter() - began) / rows_wanted
 
 
-def race(X, hoods, made: Learner) -> tuple[float, float, float]:
+def race(X, hoods, made: Trainer) -> tuple[float, float, float]:
     """Steps a second, ours and naive ones, and the share of ours that took a step.
 
     The best of as many tries of about the same length, in turns, two at a time: the threads of one
@@ -111,7 +111,7 @@ def compare(n):
         degree = hoods.degrees.mean()
         # Twice D² for the scores of a row, and once more for its step, if it takes one.
         flops = fast * 2 * D * D * (1 + stepped) / peak
-        compared = made.rounded.codes if len(made.rounded.codes) else X
+        compared = made.quantized.codes if len(made.quantized.codes) else X
         traffic = fast * degree * compared[0].nbytes
         gather = machine.gather_bandwidth(compared[0].nbytes // 4, compared.nbytes >> 20)
         gathered = traffic / gather
@@ -143,8 +143,8 @@ def memory(n=60_000, D=500, k=50):
     X, y = clustered(n, D)
     lists = np.random.default_rng(0).integers(0, n, (n, k), dtype=np.int32)
     SLNE(max_epochs=1, random_state=0).fit(X[:500], y[:500])  # compile
-    give_back()
-    with Watch() as watch:
+    release_memory()
+    with MemoryWatch() as watch:
         SLNE(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
     sizes = {"graph": sum(a.nbytes for a in neighborhoods(lists, y).arrays),
              "M": 4 * D * D, "X": X.nbytes}  # fmt: skip

@@ -14,9 +14,9 @@ import numpy as np
 
 import machine
 from nearkin import SLNE
+from nearkin.app.memory_watch import MemoryWatch
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
-from nearkin.reproduction.watching import Watch
 from nearkin.validation import memory
 
 
@@ -34,7 +34,7 @@ def stage(name: str, path: str, k: int, index: str) -> int:
         "graph": lambda: neighborhoods(lists, y),
         "learning": lambda: SLNE(n_neighbors=k, max_epochs=1).fit(X, y, neighbors=graph),
     }[name]
-    with Watch() as memory:
+    with MemoryWatch() as memory:
         work()
     held = 4 * n * k if name == "graph" else 4 * (n * k + len(graph.indices)) if graph else 0
     return (memory.growth or 0) + held

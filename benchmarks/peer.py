@@ -1,12 +1,12 @@
-"""One fit of one method, in a process of its own; `peers.py` starts it and reads what it prints.
+"""One fit of one method, in its own process; started by `peers.py`, which reads its output.
 
-    PYTHON benchmarks/peer.py METHOD ROWS.npz WATCHING.py GIB [SCALE]
+    PYTHON benchmarks/peer.py METHOD ROWS.npz MEMORY_WATCH.py GIB [SCALE]
 
-PYTHON may belong to an environment that has the peer and nothing of nearkin: each method imports
-what it needs, and the watch on the memory is loaded from its file. The last line printed is JSON:
-seconds of the fit, by the clock and of CPU, bytes the process grew by, accuracy on the test rows.
+PYTHON may belong to an environment that has the peer and no nearkin: each method imports what it
+needs, and the memory watch is loaded from its file. The last line printed is JSON: wall-clock and
+CPU seconds of the fit, growth of the process in bytes, accuracy on the test rows.
 
-A small fit comes first where there is something to compile, and is not counted.
+Methods that compile code are fitted on a few rows first, which is not timed.
 """
 
 import importlib.util
@@ -25,10 +25,11 @@ K = 3  # neighbours that vote under a learned metric, and targets of LMNN: its a
 
 
 def nearkin(epochs=8, index="auto"):
-    from nearkin import SLNE
+    from nearkin import SLNE, Softmax
 
-    learner = SLNE(rule="softmax", n_neighbors=50, temperature=0.05, step_size=0.5,
-                   max_epochs=epochs, tol=0, random_state=0)  # fmt: skip
+    learner = SLNE(
+        Softmax(0.05), n_neighbors=50, step_size=0.5, max_epochs=epochs, tol=0, random_state=0
+    )
     return _voting(learner, index=index)
 
 
@@ -63,11 +64,15 @@ def oasis():
 
 
 def linear_svc():
-    return _svm("exact")
+    from nearkin.app.baselines import BASELINES
+
+    return BASELINES["svm"](0)
 
 
 def averaged_sgd():
-    return _svm("online")
+    from nearkin.reproduction.comparison_methods import sgd_svm
+
+    return sgd_svm(0)
 
 
 def nca():
@@ -85,8 +90,8 @@ def metric_learn_lmnn():
 
 
 def pylmnn():
-    # The package imports GPyOpt, which no longer builds, for a search that is not wanted here: its
-    # module is taken without the package's own opening lines.
+    # The package's __init__ imports GPyOpt, which no longer builds, for a search that is not used
+    # here: its module is imported without it.
     if "pylmnn" not in sys.modules:
         package = types.ModuleType("pylmnn")
         package.__path__ = list(importlib.util.find_spec("pylmnn").submodule_search_locations)
@@ -111,7 +116,7 @@ METHODS = {
 
 
 OURS = ("nearkin SL-NE", "SL-NE, 1 epoch", "SL-NE, quick")
-COMPILED = (*OURS, "OASIS", "LinearSVC", "averaged SGD")
+COMPILED = (*OURS, "OASIS")
 
 
 def _voting(similarity, **settings):
@@ -127,29 +132,23 @@ def _knn(*before):
     return make_pipeline(*before, KNeighborsClassifier(K, n_jobs=-1))
 
 
-def _svm(solver):
-    from nearkin.reproduction.baselines import LinearSVM
-
-    return LinearSVM(solver=solver, random_state=0)
-
-
 def main() -> None:
-    method, rows, watching, gib, *scale = sys.argv[1:]
+    method, rows, memory_watch, gib, *scale = sys.argv[1:]
     most = int(float(gib) * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     warnings.simplefilter("ignore")
-    watch = runpy.run_path(watching)
+    watch = runpy.run_path(memory_watch)
     with np.load(rows) as file:
         X, y, Q, truth = (file[name] for name in ("X", "y", "Q", "truth"))
     for part in (X, Q):
         part *= np.float32(scale[0] if scale else 1)
     if method in COMPILED:
         METHODS[method]().fit(X[:WARM_UP], y[:WARM_UP])
-    watch["give_back"]()
+    watch["release_memory"]()
     model = METHODS[method]()
     began, worked = time.perf_counter(), time.process_time()
     try:
-        with watch["Watch"]() as memory:
+        with watch["MemoryWatch"]() as memory:
             model.fit(X, y)
     except MemoryError:
         print(json.dumps({"failed": f"needs more than {gib} GiB"}))

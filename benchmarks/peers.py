@@ -17,9 +17,9 @@ on a fifth of 2,000 training rows, held out, at no charge. Under their metric 3 
 linear SVMs and OASIS choose C on held-out rows themselves, within their seconds. How the quick
 setting was chosen stands beside it in `peer.py`.
 
-Every process has --threads threads. One is the default: where others compete for the cores, the
-threads of numpy's products wait for each other, which would flatter nearkin. Ratios are of CPU
-seconds, for the same reason; a process that was ended says how many it had.
+Every process has --threads threads, one by default: on a busy machine the threads of numpy's
+products wait for each other, which would favour nearkin. Ratios are of CPU seconds for the same
+reason, also of processes that were stopped.
 """
 
 import argparse
@@ -38,7 +38,7 @@ import machine
 import peer
 from accuracy import Split, some, splits
 from nearkin import Preprocess
-from nearkin.app import watching
+from nearkin.app import memory_watch
 from nearkin.learning.holdout import held_out
 
 DIMS, WHITENING = 100, 0.0
@@ -93,7 +93,7 @@ class Fits:
             return {"failed": "does not install"}
         rows = self.work / "rows.npz"
         np.savez(rows, X=split.X, y=split.y, Q=split.X_test, truth=split.y_test)
-        command = [python, peer.__file__, method, rows, watching.__file__, self.gib, scale]
+        command = [python, peer.__file__, method, rows, memory_watch.__file__, self.gib, scale]
         before = _cpu_of_ended()
         try:
             done = subprocess.run(

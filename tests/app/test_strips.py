@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from nearkin.app import page, report
-from nearkin.app.assessment import assess, matched
+from nearkin.app.assessment import assess
+from nearkin.app.labels import match_labels
 from nearkin.app.strips import SIDE, Shown, most_changed, strip_html
 from nearkin.classifier import SoftVotingKNN
 from nearkin.slne import SLNE
@@ -70,10 +71,10 @@ def test_a_page_of_an_assessment(data, tmp_path):
 
 
 def test_labels_meet_the_classes_of_the_model():
-    assert matched([7, 12], np.array(["12", "7"])).tolist() == ["7", "12"]
-    assert matched(["7", "x"], np.array(["7"])).tolist() == ["7", "x"]
+    assert match_labels([7, 12], np.array(["12", "7"])).tolist() == ["7", "12"]
+    assert match_labels(["7", "x"], np.array(["7"])).tolist() == ["7", "x"]
     with pytest.raises(ValueError, match="none of the labels"):
-        matched(["one"], np.array([1, 2]))
+        match_labels(["one"], np.array([1, 2]))
 
 
 def test_a_bar_is_drawn_and_other_cells_are_escaped():

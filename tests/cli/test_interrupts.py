@@ -82,7 +82,8 @@ def test_neighbors_go_on_in_a_folder(files, tmp_path):
     [
         (["demo"], EPOCH),
         (["plan", "1000", "10", "5"], ["nearkin.slne", "SLNE._epoch", 1]),
-        (["evaluate", "model.safetensors", "test.npz", "--baselines", "sl-ne"], EPOCH),
+        (["evaluate", "model.safetensors", "test.npz", "--baselines", "retrieval"],
+         ["nearkin.classifier", "SoftVotingKNN.fit", 1]),
         (["classify", "model.safetensors", "q.npy"],
          ["nearkin.classifier", "SoftVotingKNN.predict_proba", 1]),
     ],

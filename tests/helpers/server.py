@@ -15,7 +15,7 @@ import traceback
 
 def main():
     for name in ("nearkin.cli", "nearkin.tuning", "nearkin.slde", "nearkin.app.pipeline",
-                 "nearkin.reproduction.comparison", "nearkin.app.strips",
+                 "nearkin.app.baselines", "nearkin.app.strips",
                  "nearkin.app.planning", "nearkin.images.llc", "nearkin.app.cluster",
                  "matplotlib.figure", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin",
                  "PIL.JpegImagePlugin", "sklearn.svm"):  # fmt: skip

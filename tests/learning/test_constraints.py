@@ -3,7 +3,6 @@ import pytest
 
 from nearkin import SLNE, Constraint, Preprocess
 from nearkin.learning.constraints import along
-from nearkin.reproduction.baselines import NCA
 from samples import blobs
 
 rng = np.random.default_rng
@@ -20,7 +19,6 @@ def test_rows_along_directions(n, dims):
 @pytest.mark.parametrize(
     "model",
     [
-        NCA(1, max_iter=3),
         SLNE(max_epochs=1, constraint=Constraint(psd=True, rank=1)),
         Preprocess(1, unit_length=False),
     ],

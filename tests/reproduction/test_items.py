@@ -23,8 +23,9 @@ from nearkin.reproduction import (
     table3,
     table4,
 )
-from nearkin.reproduction.common import Cell, Claim, Result, Setup
-from nearkin.reproduction.reproduction import reproduce as run
+from nearkin.reproduction.results import Cell, Claim, Result
+from nearkin.reproduction.runner import run
+from nearkin.reproduction.setup import Setup
 
 NEARKIN = Path(sys.executable).parent / "nearkin"
 MODULES = [p for p in Path(paper.__file__).parent.glob("*.py") if p.stem != "published"]
@@ -92,7 +93,7 @@ def test_what_has_no_data_is_said_not_run(done):
 def test_without_any_data_an_item_says_where_to_put_it(item, tmp_path):
     (tmp_path / "data").mkdir()
     said = []
-    setup = Setup(tmp_path / "data", tmp_path / "out", say=said.append)
+    setup = Setup(tmp_path / "data", tmp_path / "out", log=said.append)
     (result,) = run(item, setup, tmp_path / "results.md")
     assert result.not_run
     assert f"at {tmp_path / 'data'}" in "\n".join(said)

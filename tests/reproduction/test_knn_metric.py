@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import nearkin
 import oracle
 from nearkin import SoftVotingKNN
 from nearkin.native.threads import limited
@@ -85,16 +84,17 @@ def test_same_for_any_number_of_threads():
 
 def test_row_limit_is_kept_and_said():
     X, y = blobs(n=300)
-    with pytest.warns(UserWarning, match="max_rows=100: KNNMetric learns from so many"):
+    with pytest.warns(UserWarning, match="max_rows=100: KNNMetric learns from a stratified sample"):
         model = KNNMetric(max_rows=100, max_iter=10, random_state=0).fit(X, y)
     assert model.n_rows_ == 100
 
 
-def test_saved_and_loaded(tmp_path):
-    X, y = blobs(n=200)
-    model = SoftVotingKNN(KNNMetric(rank=4, max_iter=20), random_state=0).fit(X, y)
-    model.save(tmp_path / "m")
-    np.testing.assert_array_equal(nearkin.load(tmp_path / "m").predict(X), model.predict(X))
+def test_the_transform_of_a_row_does_not_depend_on_the_other_rows():
+    X, y = blobs(n=60, dims=3)
+    model = KNNMetric(rank=1, max_iter=3, random_state=0).fit(X, y)
+    whole = model.transform(X)
+    for size in (1, 2, 7, 33):
+        np.testing.assert_array_equal(model.transform(X[:size]), whole[:size])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 import image_sets as folders
 from nearkin.reproduction import layouts
-from nearkin.reproduction.common import Missing
+from nearkin.reproduction.setup import DataMissing
 
 
 def counts(images, seed=0):
@@ -76,7 +76,7 @@ def test_ilsvrc_lists_that_do_not_fit_are_refused(tmp_path):
 
 @pytest.mark.parametrize("name", layouts.LAYOUTS)
 def test_what_is_missing_is_named(name, tmp_path):
-    with pytest.raises(Missing, match=f"not run: put .* at {tmp_path}"):
+    with pytest.raises(DataMissing, match=f"not run: put .* at {tmp_path}"):
         layouts.find(name, tmp_path, tmp_path)
 
 

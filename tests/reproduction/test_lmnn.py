@@ -5,7 +5,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from nearkin import SoftVotingKNN
 from nearkin.reproduction.baselines import LMNN
-from nearkin.reproduction.baselines._rows import HeldOut, generator, metric_quality
+from nearkin.reproduction.baselines._early_stopping import HeldOut, metric_quality
+from nearkin.reproduction.baselines._training_rows import generator
 from nearkin.reproduction.baselines.lmnn import find_impostors, target_pairs, value_and_gradient
 from samples import blobs
 
@@ -80,7 +81,7 @@ def test_bad_parameters(settings):
 
 def test_row_limit_is_kept_and_said():
     X, y = blobs(n=300)
-    with pytest.warns(UserWarning, match="max_rows=100: LMNN learns from so many"):
+    with pytest.warns(UserWarning, match="max_rows=100: LMNN learns from a stratified sample"):
         model = LMNN(max_rows=100, max_iter=3, random_state=0).fit(X, y)
     assert model.n_rows_ == 100
 

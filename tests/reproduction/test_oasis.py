@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import nearkin
 from nearkin import SoftVotingKNN
 from nearkin.native.threads import limited
 from nearkin.reproduction.baselines import OASIS
@@ -71,15 +70,6 @@ def test_same_for_any_scale_and_threads():
     with limited(1):
         again = OASIS(C=0.01, max_steps=2_000, random_state=0).fit(64 * X, y)
     np.testing.assert_array_equal(again.matrix_, model.matrix_)
-
-
-def test_saved_and_loaded(tmp_path):
-    X, y = blobs(n=200)
-    model = OASIS(max_steps=1_000, random_state=0).fit(X, y)
-    nearkin.save(model, tmp_path / "m")
-    again = nearkin.load(tmp_path / "m")
-    np.testing.assert_array_equal(again.similarity(X, X), model.similarity(X, X))
-    assert again.trials_ == model.trials_
 
 
 @pytest.mark.parametrize("settings", [{"C": 0}, {"C": "best"}, {"max_steps": 0}])

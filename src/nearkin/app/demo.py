@@ -3,7 +3,7 @@
 Command: ``make demo`` or ``nearkin demo --out demo``; about half a minute on two cores.
 
 Plain kNN, a linear SVM and SL-NE with each sampling rule on the same three random splits of 1,797
-images (8×8 pixels, ten classes, 60 % for training). Everything that is chosen is chosen on
+images (8×8 pixels, ten classes, 60 % for training). All settings are selected on
 training rows. The report shows the paper's Figure 2 (hardest against uniform sampling) and Figure
 3 (nearest training images before and after learning) on this data.
 """
@@ -39,7 +39,7 @@ def run(out: Path, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
     """Print the table, write ``report.html`` into `out` and return the rows of the table."""
     out.mkdir(parents=True, exist_ok=True)
     splits = [_split(seed) for seed in range(SPLITS)]
-    say("compiling, which takes up to a minute the first time and does not count …")
+    say("compiling (up to a minute the first time, not timed) …")
     _compile(splits[0])
     say(f"{'method':<22}{'accuracy %':>16}{'seconds':>10}")
     results = []
@@ -80,7 +80,7 @@ def _slne(rule: Any) -> SoftVotingKNN:
 
 
 def _compile(split: Split) -> None:
-    """Do on a few rows all that will be timed."""
+    """Compile everything that will be timed, by fits on a few rows."""
     X, Q, y, truth = (part[:100] for part in split)
     for _, make in _methods():
         make().fit(X, y).score(Q, truth)
@@ -153,7 +153,7 @@ def _plot(curves: dict[str, list[float]]) -> Any:
 
 
 def _caption(curves: dict[str, list[float]]) -> str:
-    """What the paper says, and what is so here."""
+    """The paper's statement, and the result on these digits."""
     hardest, uniform = curves["hardest"][-1], curves["uniform"][-1]
     place = "ahead" if hardest > uniform else "behind" if hardest < uniform else "level with it"
     return (

@@ -1,16 +1,19 @@
-"""The evaluation as one self-contained page that a person enjoys reading."""
+"""The evaluation as one self-contained HTML page."""
 
 import html
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearkin.app import plots, report
-from nearkin.app.assessment import SHORT_LISTS, matched
-from nearkin.classifier import SoftVotingKNN
+from nearkin.app.labels import match_labels
+
+if TYPE_CHECKING:
+    from nearkin.classifier import SoftVotingKNN
 
 SHOWN = 8  # pictures in a strip
 HELPED, HARMED, ANY = 5, 2, 3  # queries to show
@@ -31,7 +34,7 @@ def write(
     result : dict
         From `assessment.assess`.
     others : list of dict
-        From `assessment.baselines`.
+        From `baselines.measure`.
     strips : str
         From `strips_of`.
     """
@@ -92,15 +95,13 @@ def _percent(value: float | None) -> str:
 def _retrieval(result: dict[str, Any]) -> Iterator[str]:
     yield "<h2>Neighbours before and after learning</h2>"
     yield report.figure(plots.retrieval(result), "precision against recall")
-    lengths = [k for k in SHORT_LISTS if f"precision_at_{k}_plain" in result]
+    lengths = [k for key in result for k in re.findall(r"^precision_at_(\d+)_plain$", key)]
     rows = [
         [name, *(_percent(result[f"precision_at_{k}_{name}"]) for k in lengths),
          f"{result[f'map_{name}']:.4f}"]
         for name in ("plain", "learned")
     ]  # fmt: skip
-    yield report.table(
-        ["neighbours of the right class among the first", *map(str, lengths), "mAP"], rows
-    )
+    yield report.table(["neighbours of the right class among the first", *lengths, "mAP"], rows)
 
 
 def _confusions(result: dict[str, Any]) -> Iterator[str]:
@@ -135,22 +136,22 @@ def _calibration(result: dict[str, Any]) -> Iterator[str]:
 
 
 def strips_of(
-    model: SoftVotingKNN,
+    model: "SoftVotingKNN",
     X: ArrayLike,
     y: ArrayLike,
     stored: Sequence[str] | None,
-    asked: Sequence[str] | None,
+    queries: Sequence[str] | None,
 ) -> str:
-    """Image strips of queries that learning helped, harmed, or that were just drawn.
+    """Image strips of queries that learning helped, harmed, or that were drawn at random.
 
-    `stored` and `asked` name the image files of the model's rows and of `X`; without them there
-    is nothing to show.
+    `stored` and `queries` name the image files of the model's rows and of `X`; without them the
+    result is empty.
     """
-    if stored is None or asked is None:
+    if stored is None or queries is None:
         return ""
     from nearkin.app.strips import Shown, most_changed, strip_html
 
-    truth, labels = matched(y, model.classes_), model.classes_[model.labels_]
+    truth, labels = match_labels(y, model.classes_), model.classes_[model.labels_]
     n = min(SHOWN, len(labels), model.n_neighbors)
     plain, learned = (model.kneighbors(X, n, rerank=rerank)[1] for rerank in (False, True))
     before, after = (labels[near] == truth[:, None] for near in (plain, learned))
@@ -167,7 +168,7 @@ def strips_of(
         parts += [f"<h3>{html.escape(title)}</h3>"] if len(chosen) else []
         parts += [
             strip_html(
-                Shown(asked[i], str(truth[i])),
+                Shown(queries[i], str(truth[i])),
                 [Shown(stored[j], str(labels[j])) for j in plain[i]],
                 [Shown(stored[j], str(labels[j])) for j in learned[i]],
             )

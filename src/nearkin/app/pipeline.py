@@ -22,7 +22,7 @@ from sklearn.model_selection import train_test_split
 
 import nearkin
 from nearkin import datasets
-from nearkin.app import assessment, page
+from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import encode
 from nearkin.app.settings import Settings
 from nearkin.app.stages import Stages, alone
@@ -109,7 +109,7 @@ def run(source: Source, out: Path, plan: Plan, how: How | None = None) -> dict[s
         others = stages.get(
             BASELINES,
             lambda path: _write(
-                path, assessment.baselines(fitted, asked.X, asked.y, plan.baselines, TIME_LIMIT)
+                path, baselines.measure(fitted, asked.X, asked.y, plan.baselines, TIME_LIMIT)
             ),
             plan.baselines, after=[MODEL],
         )  # fmt: skip
@@ -141,7 +141,7 @@ def _check(source: Source, plan: Plan) -> None:
     if not source.path.exists():
         raise FileNotFoundError(f"{source.path} does not exist; give a folder of images or a file")
     plan.settings.check()
-    assessment.check_baselines(plan.baselines)
+    baselines.check_baselines(plan.baselines)
     if not 0 < plan.test_share < 1:
         raise ValueError(f"test_share={plan.test_share} must lie between 0 and 1")
 

@@ -10,7 +10,7 @@ _COLOURS = {"plain": PLAIN, "learned": LEARNED}
 
 
 def retrieval(result: dict[str, Any]) -> Any:
-    """Precision against recall, and precision after so many neighbours, plain and learned."""
+    """Precision against recall, and precision by number of neighbours, plain and learned."""
     plot, (left, right) = _axes(2)
     for name, curve in result["curves"].items():
         style = {"color": _COLOURS[name], "lw": 2.2, "label": name}
@@ -37,7 +37,7 @@ def calibration(result: dict[str, Any]) -> Any:
 
 
 def save(folder: Path, result: dict[str, Any]) -> list[Path]:
-    """Write each plot to a PNG file of its own."""
+    """Write each plot to its own PNG file."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     for draw in (retrieval, calibration):

@@ -45,7 +45,7 @@ figure { margin: 1rem 0; } figure img { max-width: 100%; }
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], best: int | None = None) -> str:
-    """An HTML table; row number `best` stands out."""
+    """An HTML table; row `best` is highlighted."""
     body = "".join(
         f"<tr{' class=best' if i == best else ''}>{_cells('td', row)}</tr>"
         for i, row in enumerate(rows)
@@ -59,7 +59,7 @@ def _cells(tag: str, row: Sequence[Any]) -> str:
 
 
 class Bar(NamedTuple):
-    """A cell of a table that is drawn, not written."""
+    """A cell of a table that holds HTML instead of text."""
 
     html: str
 
@@ -71,7 +71,7 @@ def bar(share: float, css: str = "") -> Bar:
 
 
 def cards(numbers: Iterable[tuple[str, str]]) -> str:
-    """The few numbers that matter, each with what it means."""
+    """Headline numbers, each with a caption."""
     texts = ((html.escape(number), html.escape(text)) for number, text in numbers)
     return f"<div class=cards>{''.join(f'<div><b>{n}</b><span>{t}</span></div>' for n, t in texts)}</div>"
 
@@ -117,12 +117,12 @@ def strip(
 
 
 def query(pixels: NDArray[np.uint8], title: str, strips: str) -> str:
-    """A picture beside the strips of what was found for it."""
+    """A query picture beside the strips of its neighbours."""
     return f'<div class="query">{picture(pixels, title)}<div>{strips}</div></div>'
 
 
 def write_page(path: str | os.PathLike[str], title: str, note: str, parts: Iterable[str]) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page atomically."""
     page = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
         f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"

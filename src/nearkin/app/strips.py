@@ -24,8 +24,8 @@ def strip_html(
 ) -> str:
     """The query beside two rows of pictures, right and wrong ones marked, all inside the page.
 
-    The styles come with `nearkin.app.report.write_page`. An image that can no longer be read is a
-    grey square. ``judge=False`` marks nothing, for a query whose label is not known.
+    The styles come with `nearkin.app.report.write_page`. An image that cannot be read is
+    shown as a grey square. ``judge=False`` marks nothing, for a query without a label.
 
     Examples
     --------

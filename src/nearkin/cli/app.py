@@ -9,7 +9,7 @@ import typer
 import nearkin
 from nearkin.cli import data, info, models, pipeline
 from nearkin.cli.interrupts import INTERRUPTED, STOPS, listening, told
-from nearkin.cli.reproduce import reproduce
+from nearkin.cli.plugins import add_plugins
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,13 +49,14 @@ def options(
 
 for command in (
     data.features, data.neighbors, models.train, models.evaluate, models.classify, models.search,
-    info.info, pipeline.plan, pipeline.run, pipeline.demo, reproduce,
+    info.info, pipeline.plan, pipeline.run, pipeline.demo,
 ):  # fmt: skip
     app.command()(told(command))
 
 
 def main() -> None:
     """Run the command line; a failure is one line on standard error, and an exit code."""
+    add_plugins(app)
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

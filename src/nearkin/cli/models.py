@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nearkin.app.settings import Settings
 
 Baselines = Annotated[
-    str, typer.Option(help="retrieval, svm, lmnn, sl-ne, sl-de between commas; quick, all, none.")
+    str, typer.Option(help="retrieval, svm, logistic, lda, ridge between commas; quick, all, none.")
 ]
 
 
@@ -152,6 +152,7 @@ def evaluate(
     Example: nearkin evaluate runs/birds more-birds/ --baselines quick --report report.html
     """
     from nearkin.app import assessment, page
+    from nearkin.app import baselines as reference
     from nearkin.app import plots as drawings
 
     others = chosen_baselines(baselines)
@@ -161,7 +162,7 @@ def evaluate(
         X, y, images = _test_rows(rows, labels, label_column, found, jobs, skip_unreadable)
         result = assessment.assess(found.model, X, y)
         if others:
-            result["baselines"] = assessment.baselines(found.model, X, y, others, time_limit)
+            result["baselines"] = reference.measure(found.model, X, y, others, time_limit)
         if report is not None:
             stored = found.names if names is None else _names(names, len(found.model.labels_))
             strips = page.strips_of(found.model, X, y, stored, images)
@@ -177,7 +178,7 @@ def evaluate(
 
 def chosen_baselines(text: str) -> tuple[str, ...]:
     """The baselines that a person named."""
-    from nearkin.app.assessment import BASELINES, QUICK, check_baselines
+    from nearkin.app.baselines import BASELINES, QUICK, check_baselines
 
     groups = {"none": (), "quick": QUICK, "all": tuple(BASELINES)}
     names = groups.get(text, tuple(part.strip() for part in text.lower().split(",")))

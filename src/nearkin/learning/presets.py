@@ -34,6 +34,13 @@ CANDIDATES: list[Preset] = [
     {"sampling": AllPairs(), "n_neighbors": 400, "step_size": 2.0, "max_epochs": 3},
 ]
 
+# Image descriptors of more dimensions than rows, half whitened: each rule with what suits it.
+IMAGES: dict[str, Preset] = {
+    "all": {"sampling": AllPairs(), "step_size": 2.0, "n_neighbors": 1_000, "max_epochs": 3},
+    "hardest": {"sampling": Hardest(), "step_size": 0.2, "n_neighbors": 400, "max_epochs": 9},
+    "softmax": {"sampling": Softmax(), "step_size": 0.5, "n_neighbors": 400, "max_epochs": 2},
+}
+
 
 def for_shape(rows: int, columns: int) -> Preset:
     """The preset for data of this shape, with no more neighbours than there are rows.

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from nearkin.learning.constraints import Constraint
 from nearkin.reproduction import published, table1
-from nearkin.reproduction.common import Claim, Result, Setup, axes_of
+from nearkin.reproduction.results import Claim, Result, axes_of
+from nearkin.reproduction.setup import Setup
 from nearkin.slne import SLNE
 
 TITLE = "Figure 1: four classes in the plane of LDA"
@@ -31,7 +33,12 @@ def run(setup: Setup) -> Result:
     lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto", n_components=2)
     plane = lda.fit(task.X, task.y).transform(task.X).astype(np.float32)
     tested = lda.transform(task.Q).astype(np.float32)
-    model = SLNE(n_neighbors=table1.NEIGHBORS, psd=True, normalize=True, tol=0, random_state=0)
+    model = SLNE(
+        n_neighbors=table1.NEIGHBORS,
+        tol=0,
+        random_state=0,
+        constraint=Constraint(psd=True, normalize=True),
+    )
     model.fit(plane, task.y)
     classes = sorted(published.TOY_CLASSES)
     numbers: dict[str, Any] = {

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from nearkin.native.pairs import pair_scores
-from nearkin.reproduction import methods, published, rows
-from nearkin.reproduction.common import Claim, Result, Setup, axes_of
+from nearkin.reproduction import methods, published, tasks
+from nearkin.reproduction.results import Claim, Result, axes_of
+from nearkin.reproduction.setup import Setup
 from nearkin.slne import SLNE
 from nearkin.voting.votes import Vote
 
@@ -30,7 +31,7 @@ PANELS = {
 
 def run(setup: Setup) -> Result:
     """Curves of both rules, in both panels."""
-    base = rows.task(setup, "Caltech-101")
+    base = tasks.task(setup, "Caltech-101")
     settings = published.SETTINGS["Caltech-101"]
     epochs = 10 if setup.quick else settings.epochs
     curves: dict[str, dict[str, list[float]]] = {}
@@ -38,13 +39,13 @@ def run(setup: Setup) -> Result:
         task = base.whitened(whitening)
         curves[panel] = {}
         for rule in RULES:
-            learner = methods.slne(settings, rule=rule, max_epochs=epochs)
-            curves[panel][rule] = setup.kept(
+            learner = methods.slne(settings, sampling=rule, max_epochs=epochs)
+            curves[panel][rule] = setup.cached(
                 f"figure2-{number}-{rule}",
                 [task.key, epochs],
                 partial(curve, setup, task, learner, vote),
             )
-            setup.say(f"{panel}, {rule}: {curves[panel][rule][0]:.2f} before, "
+            setup.log(f"{panel}, {rule}: {curves[panel][rule][0]:.2f} before, "
                       f"{curves[panel][rule][-1]:.2f} after")  # fmt: skip
     made = [claim for panel, found in curves.items() for claim in claims(panel, found)]
     return Result("figure2", TITLE, claims=made, numbers={"curves": curves}, notes=[
@@ -52,7 +53,7 @@ def run(setup: Setup) -> Result:
         "inner product. The paper prints no figures here, only curves."])  # fmt: skip
 
 
-def curve(setup: Setup, task: rows.Task, learner: SLNE, vote: Vote) -> list[float]:
+def curve(setup: Setup, task: tasks.Task, learner: SLNE, vote: Vote) -> list[float]:
     """Test accuracy before learning and after each epoch."""
     own, near = task.lists(setup, learner.n_neighbors)
     found: list[float] = []

@@ -15,8 +15,9 @@ import numpy as np
 
 from nearkin.app import strips
 from nearkin.native.pairs import pair_scores
-from nearkin.reproduction import methods, published, rows
-from nearkin.reproduction.common import Claim, Result, Setup
+from nearkin.reproduction import methods, published, tasks
+from nearkin.reproduction.results import Claim, Result
+from nearkin.reproduction.setup import Setup
 
 TITLE = "Figure 3: most similar images, plain and learned"
 SHOWN, GAINED, LOST = 8, 4, 2
@@ -24,8 +25,8 @@ SHOWN, GAINED, LOST = 8, 4, 2
 
 def run(setup: Setup) -> Result:
     """The first images of both lists, for all test images and for a few to look at."""
-    images = rows.image_set(setup, "Caltech-101")
-    task = rows.task(setup, "Caltech-101").whitened(0.5)
+    images = tasks.image_set(setup, "Caltech-101")
+    task = tasks.task(setup, "Caltech-101").whitened(0.5)
     learner = methods.slne(published.SETTINGS["Caltech-101"])
     M = methods.matrix(setup, task, learner)
     _, near = task.lists(setup, learner.n_neighbors)

@@ -14,9 +14,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from nearkin.reproduction import methods, published, rows
-from nearkin.reproduction.common import Claim, Result, Setup, axes_of
+from nearkin.reproduction import methods, published, tasks
+from nearkin.reproduction.results import Claim, Result, axes_of
+from nearkin.reproduction.setup import Setup
 from nearkin.slde import SLDE
 from nearkin.slne import SLNE
 from nearkin.voting.votes import Vote
@@ -24,15 +26,15 @@ from nearkin.voting.votes import Vote
 TITLE = "Figure 4: ensemble size and projected dimension"
 VOTE = Vote("power", 4.0)
 LEARNERS: dict[str, dict[str, Any]] = {
-    "hardest": {"rule": "hardest", "n_neighbors": 400, "max_epochs": 10},
-    "softmax": {"rule": "softmax", "n_neighbors": 400, "max_epochs": 2, "step_size": 0.5},
+    "hardest": {"sampling": "hardest", "n_neighbors": 400, "max_epochs": 10},
+    "softmax": {"sampling": "softmax", "n_neighbors": 400, "max_epochs": 2, "step_size": 0.5},
 }
 ALMOST, NO_LOSS = 1.0, 0.5  # points
 
 
 def run(setup: Setup) -> Result:
     """Both rules: the single similarity, then ensembles of every dimension."""
-    task = rows.task(setup, "Caltech-101").whitened(0.5)
+    task = tasks.task(setup, "Caltech-101").whitened(0.5)
     D = task.X.shape[1]
     dims = [d for d in published.FIGURE4_DIMS if d < D]
     if len(dims) < 2:  # a very small set
@@ -41,13 +43,13 @@ def run(setup: Setup) -> Result:
     found: dict[str, Any] = {}
     for rule, settings in LEARNERS.items():
         learner = SLNE(tol=0, random_state=0, **settings)
-        single = setup.kept(
+        single = setup.cached(
             f"figure4-{rule}-single",
             [task.key, settings],
             partial(alone, setup, task, learner),
         )
         curves = {
-            str(d): setup.kept(
+            str(d): setup.cached(
                 f"figure4-{rule}-{d}",
                 [task.key, settings, members],
                 partial(curve, setup, task, learner, d, members),
@@ -55,7 +57,7 @@ def run(setup: Setup) -> Result:
             for d in dims
         }
         found[rule] = {"single": single, "curves": curves}
-        setup.say(f"{rule}: single {single:.2f}; {members} members " + ", ".join(
+        setup.log(f"{rule}: single {single:.2f}; {members} members " + ", ".join(
             f"{d}-d {c[-1]:.2f}" for d, c in curves.items()))  # fmt: skip
     made = [claim for rule in found for claim in claims(rule, found[rule], members, D)]
     return Result("figure4", TITLE, claims=made, numbers=found | {"members": members}, notes=[
@@ -63,15 +65,15 @@ def run(setup: Setup) -> Result:
         "curves, not figures."])  # fmt: skip
 
 
-def alone(setup: Setup, task: rows.Task, learner: SLNE) -> float:
+def alone(setup: Setup, task: tasks.Task, learner: SLNE) -> float:
     """Accuracy of the similarity that is learned in the whole space."""
     return methods.learned(setup, task, learner, VOTE)["top1"]
 
 
-def curve(setup: Setup, task: rows.Task, learner: SLNE, d: int, members: int) -> list[float]:
+def curve(setup: Setup, task: tasks.Task, learner: SLNE, d: int, members: int) -> list[float]:
     """Accuracy of the first 1, 2, … members together."""
     own, near = task.lists(setup, learner.n_neighbors)
-    member = SLNE(**(learner.get_params() | {"random_state": None}))
+    member = clone(learner).set_params(random_state=None)
     model = SLDE(member, projection="random", n_members=members, n_components=d,
                  n_jobs=setup.jobs, random_state=0)  # fmt: skip
     model.fit(task.X, task.y, neighbors=own)

@@ -16,8 +16,9 @@ import numpy as np
 
 from nearkin.metrics import mean_average_precision, precision_recall
 from nearkin.native.pairs import pair_scores
-from nearkin.reproduction import methods, published, rows
-from nearkin.reproduction.common import Claim, Missing, Result, Setup, axes_of
+from nearkin.reproduction import methods, published, tasks
+from nearkin.reproduction.results import Claim, Result, axes_of
+from nearkin.reproduction.setup import DataMissing, Setup
 
 TITLE = "Figure 5: precision against recall"
 WHITENING = 0.5
@@ -30,22 +31,22 @@ def run(setup: Setup) -> Result:
         "shortlist is the same for all three, so the curves meet at its end."])  # fmt: skip
     for name in published.TABLE3:
         try:
-            task = rows.task(setup, name).whitened(WHITENING)
-        except Missing as missing:
+            task = tasks.task(setup, name).whitened(WHITENING)
+        except DataMissing as missing:
             result.not_run.append(str(missing))
             continue
         settings = methods.fitting(published.SETTINGS[name], task, setup.quick)
-        found = setup.kept(
+        found = setup.cached(
             f"figure5-{task.key}", vars(settings), partial(curves, setup, task, settings)
         )
         result.numbers[name] = found
         result.claims += claims(name, found)
-        setup.say(f"{name}: mean average precision " + ", ".join(
+        setup.log(f"{name}: mean average precision " + ", ".join(
             f"{m} {c['map']:.2f}" for m, c in found.items()))  # fmt: skip
     return result
 
 
-def curves(setup: Setup, task: rows.Task, settings: published.Settings) -> dict[str, Any]:
+def curves(setup: Setup, task: tasks.Task, settings: published.PaperSettings) -> dict[str, Any]:
     """Precision and recall after each place of the re-ranked shortlists."""
     _, near = task.lists(setup, settings.neighbors)
     sizes = np.bincount(task.y, minlength=int(task.truth.max()) + 1)

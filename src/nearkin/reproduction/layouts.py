@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from nearkin.images.folder import SUFFIXES, ImageFolder
 from nearkin.io.atomic import replacing
-from nearkin.reproduction.common import Missing
+from nearkin.reproduction.setup import DataMissing
 
 Mask = NDArray[np.bool_]
 Labels = NDArray[np.int64]
@@ -98,7 +98,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a set lies and how it is read."""
+    """The locations of a set and how to read it."""
 
     places: tuple[str, ...]
     read: Callable[[Path, Path], tuple[ImageFolder, Mask | None]]
@@ -106,11 +106,11 @@ class Layout:
 
 
 def find(name: str, data: Path, work: Path) -> ImageSet:
-    """The set `name` in `data`; raises `Missing` if it is not there."""
+    """The set `name` in `data`; raises `DataMissing` if it is not there."""
     layout = LAYOUTS[name]
     place = next((p for p in map(data.joinpath, layout.places) if p.exists()), None)
     if place is None:
-        raise Missing(f"not run: put {name} at {data / layout.places[0]} ({_wanted(layout)})")
+        raise DataMissing(f"not run: put {name} at {data / layout.places[0]} ({_wanted(layout)})")
     folder, fixed = layout.read(place, work)
     return ImageSet(name, folder, layout.quota, fixed)
 
@@ -121,7 +121,7 @@ def _wanted(layout: Layout) -> str:
 
 
 def _classes(place: Path, work: Path) -> tuple[ImageFolder, None]:
-    """A sub-folder a class, or a tar of them."""
+    """One sub-folder per class, or a tar of them."""
     if place.suffix == ".tar":
         unpacked = work / place.stem
         if not unpacked.is_dir():
@@ -146,7 +146,7 @@ def _official(place: Path, work: Path) -> tuple[ImageFolder, Mask]:
     training = [(p, p.parent.name) for p in sorted((place / "train").glob("*/*")) if _is_image(p)]
     tested = next((n for n in TRUTHS if (place / n).is_dir()), None)
     if tested is None or not training:
-        raise Missing(f"not run: {place} must hold train/<WNID>/ and test/ or val/")
+        raise DataMissing(f"not run: {place} must hold train/<WNID>/ and test/ or val/")
     rows = training + list(_test_images(place, tested))
     folder = _listed(work / "ilsvrc2010.csv", rows)
     below = (place / "train").resolve()
@@ -179,7 +179,7 @@ def _kit(place: Path, name: str) -> Path:
     folders = [place, place / "data", *place.glob("*devkit*/data")]
     found = next((f / name for f in folders if (f / name).exists()), None)
     if found is None:
-        raise Missing(f"not run: {name} of the development kit belongs into {place / 'data'}")
+        raise DataMissing(f"not run: {name} of the development kit belongs into {place / 'data'}")
     return found
 
 
@@ -189,7 +189,7 @@ def _is_image(path: Path) -> bool:
 
 def _listed(file: Path, rows: list[tuple[Path, str]]) -> ImageFolder:
     if not rows:
-        raise Missing("not run: the folder is there, but holds no images in the official layout")
+        raise DataMissing("not run: the folder holds no images in the official layout")
     with replacing(file) as part, open(part, "w", encoding="utf-8", newline="") as lines:
         csv.writer(lines).writerows([("path", "label"), *((p.resolve(), n) for p, n in rows)])
     return ImageFolder.from_csv(file)

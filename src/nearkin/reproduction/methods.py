@@ -1,4 +1,4 @@
-"""The paper's methods on a task, at settings that are given; each result is a `Score` to keep.
+"""The paper's methods on a task, at given settings; each result is a `Score` for the cache.
 
 Votes are the paper's (Eq. 9): the similarities of the neighbours, summed by class.
 """
@@ -11,11 +11,13 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.learning.sampling import Hardest
 from nearkin.metrics import top_n_accuracy
 from nearkin.native.pairs import pair_scores
-from nearkin.reproduction.common import Setup, timed
-from nearkin.reproduction.published import MARGIN, STEP_SIZE, Settings
-from nearkin.reproduction.rows import Array, Task
+from nearkin.reproduction.published import MARGIN, STEP_SIZE, PaperSettings
+from nearkin.reproduction.results import timed
+from nearkin.reproduction.setup import Setup
+from nearkin.reproduction.tasks import Array, Task
 from nearkin.slde import SLDE
 from nearkin.slne import SLNE
 from nearkin.voting.votes import Vote
@@ -24,7 +26,7 @@ PAPER_VOTE = Vote("similarity")
 
 
 class Score(TypedDict):
-    """Per cent: the mean of the classes' accuracies, and that of all test rows."""
+    """Accuracies in per cent: mean of the per-class ones, and over all test rows (plain)."""
 
     top1: float
     top3: float
@@ -35,7 +37,7 @@ class Score(TypedDict):
 
 
 def score(tally: Array, truth: NDArray[Any], seconds: float = 0.0, note: str = "") -> Score:
-    """From the votes (or decision values) by class."""
+    """The score of votes (or decision values) by class."""
     n = min(3, tally.shape[1])
     ranked = np.argsort(-tally, axis=1, kind="stable")[:, :n]
     one, three, plain_one, plain_three = (
@@ -57,8 +59,8 @@ def tally(task: Task, near: Any, scores: Array, vote: Vote = PAPER_VOTE) -> Arra
     return vote.tally(scores, task.y[near], int(task.y.max()) + 1)
 
 
-def fitting(settings: Settings, task: Task, quick: bool = False) -> Settings:
-    """The same settings, as far as the task has rows and columns for them; fewer if `quick`."""
+def fitting(settings: PaperSettings, task: Task, quick: bool = False) -> PaperSettings:
+    """The settings, limited to the task's rows and columns; smaller if `quick`."""
     D = task.X.shape[1]
     d = min(settings.member_dims, max(1, D // 3)) if quick else min(settings.member_dims, D)
     members = min(settings.members, 6) if quick else settings.members
@@ -72,11 +74,11 @@ def fitting(settings: Settings, task: Task, quick: bool = False) -> Settings:
     )
 
 
-def slne(settings: Settings, **changes: Any) -> SLNE:
+def slne(settings: PaperSettings, **changes: Any) -> SLNE:
     """SL-NE as the paper runs it."""
     given: dict[str, Any] = {
         "n_neighbors": settings.neighbors,
-        "margin": MARGIN,
+        "sampling": Hardest(MARGIN),
         "step_size": STEP_SIZE,
         "max_epochs": settings.epochs,
         "tol": 0,
@@ -85,7 +87,7 @@ def slne(settings: Settings, **changes: Any) -> SLNE:
     return SLNE(**(given | changes))
 
 
-def slde(settings: Settings, jobs: int, **changes: Any) -> SLDE:
+def slde(settings: PaperSettings, jobs: int, **changes: Any) -> SLDE:
     """SL-DE as the paper runs it."""
     return SLDE(
         slne(settings, random_state=None, **changes),
@@ -98,12 +100,12 @@ def slde(settings: Settings, jobs: int, **changes: Any) -> SLDE:
 
 
 def matrix(setup: Setup, task: Task, learner: Any) -> Array:
-    """M of a learner on the training rows, kept for the items that want the same one."""
+    """M of a learner on the training rows, cached for other items."""
     return _learned(setup, task, learner)[0]
 
 
 def _learned(setup: Setup, task: Task, learner: Any) -> tuple[Array, float]:
-    """M, and the seconds it once took."""
+    """M, and the seconds that learning it took."""
     own, _ = task.lists(setup, learner.n_neighbors)
     about = " ".join(repr(learner).split())
     digest = blake2b(about.encode(), digest_size=4).hexdigest()
@@ -127,9 +129,9 @@ def learned(setup: Setup, task: Task, learner: Any, vote: Vote = PAPER_VOTE) -> 
 
 
 def member_scores(model: SLDE, X: Array, Q: Array, near: Any) -> Iterator[Array]:
-    """What each member of a fitted ensemble gives the neighbours `near` of the queries.
+    """Each member's scores of the neighbours `near` of the queries.
 
-    The scores of an ensemble are the sum, so one fit shows ensembles of every smaller size.
+    The scores of an ensemble are the sum, so one fit gives ensembles of every smaller size.
     """
     for P, M in zip(model.projections_, model.members_):
         down = P.matrix().T

@@ -1,4 +1,4 @@
-"""What items found, for people: lines on the screen, a page, and a text for the documentation."""
+"""Results as terminal output, as an HTML page and as Markdown for the documentation."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from nearkin.app import report
 from nearkin.io.atomic import replacing
-from nearkin.reproduction.common import Cell, Result, shown
+from nearkin.reproduction.results import Cell, Result, shown
 
 HEADER = ("what", "method", "paper", "ours, paper's settings", "ours, own settings")
 CLAIMS = ("the paper's claim", "here", "evidence")
@@ -37,7 +37,7 @@ def tally_of(results: Iterable[Result]) -> str:
 
 
 def lines(result: Result) -> Iterable[str]:
-    """For the screen."""
+    """Lines for the terminal."""
     yield f"\n{result.title} ({result.seconds:.0f} s)"
     if result.cells:
         table = [HEADER, *map(cells_of, result.cells)]
@@ -52,7 +52,7 @@ def lines(result: Result) -> Iterable[str]:
 
 
 def write_html(path: Path, results: list[tuple[Any, Result]], about: str) -> None:
-    """One page that needs no other file; `results` pairs modules with what they found."""
+    """One self-contained page; `results` pairs modules with their results."""
     parts = ["<style>.words th, .words td { text-align: left; vertical-align: top; }</style>"]
     for module, result in results:
         parts.append(f"<h2>{result.title}</h2>")
@@ -77,7 +77,7 @@ def _words(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def write_markdown(path: Path, results: list[Result], about: str) -> None:
-    """The same figures as a text; plots are not part of it."""
+    """The same figures as Markdown, without plots."""
     text = ["# The paper, table by table", "", f"{about} {tally_of(results)}", "",
             "Written by `nearkin reproduce all`; do not edit. The paper is Wang et al., *Scalable "
             "Similarity Learning using Large Margin Neighborhood Embedding*. Each module of "

@@ -1,4 +1,4 @@
-"""What the paper prints: its figures and its settings, here and nowhere else.
+"""The figures and the settings that the paper prints, in this module only.
 
 Wang, Yang, Lin, Brandt, Chang, Huang: *Scalable Similarity Learning using Large Margin
 Neighborhood Embedding*. Accuracies and errors are in per cent.
@@ -33,7 +33,7 @@ TABLE2 = {
 }
 EXPONENTS = {"constant": 0.0, "linear": 1.0, "quadratic": 2.0}
 
-# Table 3: top-1 and top-3 accuracies; None is what the paper could not finish.
+# Table 3: top-1 and top-3 accuracies; None: the paper could not finish it.
 METHODS = ("linear SVM", "Retrieval", "LMNN", "SL-NE", "SL-DE")
 TABLE3: dict[str, dict[int, dict[str, float | None]]] = {
     "Caltech-101": {
@@ -64,7 +64,7 @@ TABLE4 = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class PaperSettings:
     """How the paper runs one data set."""
 
     neighbors: int  # |N|, in training and testing
@@ -76,10 +76,10 @@ class Settings:
 
 
 SETTINGS = {
-    "Caltech-101": Settings(50, 3_000, 1_000, 20),
-    "Caltech-256": Settings(50, 3_000, 300, 200),
-    "SUN-397": Settings(500, 3_000, 500, 100),
-    "ILSVRC'10": Settings(500, 1_000, 100, 10, "pca", epochs=3),
+    "Caltech-101": PaperSettings(50, 3_000, 1_000, 20),
+    "Caltech-256": PaperSettings(50, 3_000, 300, 200),
+    "SUN-397": PaperSettings(500, 3_000, 500, 100),
+    "ILSVRC'10": PaperSettings(500, 1_000, 100, 10, "pca", epochs=3),
 }
 FIGURE4_DIMS = (20, 50, 100, 300, 1_000)
 FIGURE4_MEMBERS = 20

@@ -9,7 +9,7 @@ the images were split or how many neighbours were used. Here: 30 random training
 class, ten splits, mean of the per-class accuracies; the rows are the principal directions of the
 training images (at most 119), of unit length; neighbourhoods of 30, the size of a class. The
 number of voters of kNN and LMNN is chosen by leave-one-out on the training images. Own settings:
-SL-NE as in `best`, LMNN on half-whitened rows.
+SL-NE as in `own_settings`, LMNN on half-whitened rows.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from nearkin.neighbors import nearest
 from nearkin.preprocessing import Preprocess
-from nearkin.reproduction import best, methods, published, rows
+from nearkin.reproduction import methods, own_settings, published, tasks
 from nearkin.reproduction.baselines import LMNN
-from nearkin.reproduction.common import Cell, Claim, Result, Setup
 from nearkin.reproduction.layouts import some_of_each, thirty
+from nearkin.reproduction.results import Cell, Claim, Result
+from nearkin.reproduction.setup import Setup
 from nearkin.voting.votes import Vote
 
 TITLE = "Table 1: four classes, divided in four ways"
@@ -44,12 +45,12 @@ def run(setup: Setup) -> Result:
     splits = QUICK_SPLITS if setup.quick else SPLITS
     cells, spread = [], {}
     for division, names in published.DIVISIONS.items():
-        found = setup.kept(
+        found = setup.cached(
             f"table1-{division.replace('/', '-').replace(' ', '-')}",
-            [rows.stem(images), splits, "LMNN on half-whitened rows too"],
+            [tasks.stem(images), splits, "LMNN on half-whitened rows too"],
             partial(measured, setup, images.folder.labels, features, names, splits),
         )
-        setup.say(f"{division}: " + ", ".join(f"{m} {v[0]:.2f}" for m, v in found.items()))
+        setup.log(f"{division}: " + ", ".join(f"{m} {v[0]:.2f}" for m, v in found.items()))
         spread[division] = found
         for method, figures in published.TABLE1.items():
             own = found.get(f"{method}, own best", [None])[0]
@@ -60,15 +61,15 @@ def run(setup: Setup) -> Result:
 
 
 def notes(splits: int) -> list[str]:
-    """What the reader has to know."""
+    """Remarks for the reader."""
     return [f"Mean of the per-class accuracies in %, over {splits} random split(s) of 30 training "
             "images a class; the paper does not give its split."]  # fmt: skip
 
 
 def toy(setup: Setup) -> tuple[Any, Any]:
     """The images of the four classes and their LLC features."""
-    images = rows.image_set(setup, "Caltech-101")
-    made = rows.features(setup, images)
+    images = tasks.image_set(setup, "Caltech-101")
+    made = tasks.features(setup, images)
     chosen = np.flatnonzero(np.isin(images.folder.labels, published.TOY_CLASSES))
     if len(np.unique(images.folder.labels[chosen])) < len(published.TOY_CLASSES):
         raise ValueError(
@@ -78,7 +79,7 @@ def toy(setup: Setup) -> tuple[Any, Any]:
     return images.only(chosen), np.asarray(made[chosen], np.float32)
 
 
-def divided(labels: NDArray[Any], features: Any, names: dict[str, str], seed: int) -> rows.Task:
+def divided(labels: NDArray[Any], features: Any, names: dict[str, str], seed: int) -> tasks.Task:
     """Split `seed` of the images that a division is about, as rows."""
     part = np.flatnonzero(np.isin(labels, list(names)))
     mask = some_of_each(np.unique(labels[part], return_inverse=True)[1], seed, thirty)
@@ -86,26 +87,26 @@ def divided(labels: NDArray[Any], features: Any, names: dict[str, str], seed: in
     y = np.unique(coarse, return_inverse=True)[1]
     prepare = Preprocess(int(mask.sum()) - 1, whitening=0).fit(features[part[mask]])
     Z = prepare.transform(features[part])
-    return rows.Task("toy", Z[mask], y[mask], Z[~mask], y[~mask], prepare.variances_)
+    return tasks.Task("toy", Z[mask], y[mask], Z[~mask], y[~mask], prepare.variances_)
 
 
 def measured(
     setup: Setup, labels: NDArray[Any], features: Any, names: dict[str, str], splits: int
 ) -> dict[str, list[float]]:
     """Mean and spread of the accuracies of each method."""
-    work: dict[str, Callable[[rows.Task], float]] = {
+    work: dict[str, Callable[[tasks.Task], float]] = {
         "Euclidean kNN": euclidean,
         "LMNN": lmnn,
         "SL-NE": slne,
-        "LMNN, own best": lambda task: lmnn(task.whitened(best.WHITENING)),
-        "SL-NE, own best": lambda task: best.slne_best(task, folds=3)["top1"],
+        "LMNN, own best": lambda task: lmnn(task.whitened(own_settings.WHITENING)),
+        "SL-NE, own best": lambda task: own_settings.slne(task, folds=3)["top1"],
     }
-    tasks = [divided(labels, features, names, seed) for seed in range(splits)]
-    found = {name: [method(task) for task in tasks] for name, method in work.items()}
+    drawn = [divided(labels, features, names, seed) for seed in range(splits)]
+    found = {name: [method(task) for task in drawn] for name, method in work.items()}
     return {name: [float(np.mean(a)), float(np.std(a))] for name, a in found.items()}
 
 
-def euclidean(task: rows.Task) -> float:
+def euclidean(task: tasks.Task) -> float:
     """Majority of the k nearest rows; k by leave-one-out."""
     most = min(max(VOTERS), len(task.X) - 1)
     own = task.y[nearest(task.X, most)[1]]
@@ -120,19 +121,19 @@ def euclidean(task: rows.Task) -> float:
     return methods.score(votes(near, k), task.truth)["top1"]
 
 
-def lmnn(task: rows.Task) -> float:
+def lmnn(task: tasks.Task) -> float:
     """The same in the space that LMNN learned."""
     model = LMNN(max_iter=100).fit(task.X, task.y)
-    moved = rows.Task("lmnn", model.transform(task.X), task.y, model.transform(task.Q), task.truth,
+    moved = tasks.Task("lmnn", model.transform(task.X), task.y, model.transform(task.Q), task.truth,
                       task.variances)  # fmt: skip
     return euclidean(moved)
 
 
-def slne(task: rows.Task) -> float:
+def slne(task: tasks.Task) -> float:
     """SL-NE at the paper's settings, with the paper's vote."""
     k = min(NEIGHBORS, len(task.X) - 1)
     own, near = nearest(task.X, k)[1], nearest(task.X, k, queries=task.Q)[1]
-    settings = published.Settings(k, task.X.shape[1], 0, 0)
+    settings = published.PaperSettings(k, task.X.shape[1], 0, 0)
     model = methods.slne(settings).fit(task.X, task.y, neighbors=own)
     scores = model.neighbor_scores(task.Q, task.X, near)
     return methods.score(methods.tally(task, near, scores), task.truth)["top1"]

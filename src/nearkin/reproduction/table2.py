@@ -3,7 +3,7 @@
 Command: ``nearkin reproduce table2 --out OUT``; about four minutes on two idle cores. Times mean
 something only on an idle machine.
 
-The paper gives words (linear, constant, quadratic). Here the methods are timed on made-up rows in
+The paper gives words (linear, constant, quadratic). Here the methods are timed on synthetic rows in
 overlapping clusters, one quantity doubled at a time and the others fixed, and an exponent is
 fitted to the times: 0 is constant, 1 linear, 2 quadratic. Iterative methods take a fixed number
 of passes. As in the paper the search for neighbours is not part of SL-NE and SL-DE; it is what
@@ -26,7 +26,8 @@ from nearkin.ensemble.projections import make_projections
 from nearkin.neighbors import nearest
 from nearkin.reproduction import published
 from nearkin.reproduction.baselines import LMNN
-from nearkin.reproduction.common import Cell, Claim, Result, Setup, axes_of, timed
+from nearkin.reproduction.results import Cell, Claim, Result, axes_of, timed
+from nearkin.reproduction.setup import Setup
 from nearkin.slne import SLNE
 
 TITLE = "Table 2: growth of the training time"
@@ -43,7 +44,7 @@ REASONS = {
 
 
 class Size(NamedTuple):
-    """Of a made-up data set."""
+    """The size of a synthetic data set."""
 
     rows: int
     classes: int
@@ -75,7 +76,7 @@ def run(setup: Setup) -> Result:
     """Times, exponents, and whether they are the paper's."""
     times: dict[str, dict[str, Any]] = {}
     for sweep in sweeps(setup.quick):
-        found = setup.kept(
+        found = setup.cached(
             f"table2-{sweep.quantity.replace(' ', '-')}",
             [sweep, NEIGHBORS, EPOCHS, ITERATIONS, PASSES],
             partial(measured, sweep),
@@ -94,7 +95,7 @@ def run(setup: Setup) -> Result:
         for quantity, word in words.items()
     ]  # fmt: skip
     for method, found in exponents.items():
-        setup.say(f"{method}: " + ", ".join(f"{q} {e:.2f}" for q, e in found.items()))
+        setup.log(f"{method}: " + ", ".join(f"{q} {e:.2f}" for q, e in found.items()))
     return Result("table2", TITLE, cells, claims(exponents), numbers={"times": times}, notes=[
         "Fitted exponents of the time: 0 is constant, 1 linear, 2 quadratic. Small sizes have "
         "fixed costs, which pull exponents down."])  # fmt: skip
@@ -112,7 +113,7 @@ def slope(sizes: Any, seconds: Any) -> float:
     return float(((x - x.mean()) * (t - t.mean())).sum() / ((x - x.mean()) ** 2).sum())
 
 
-def made_up(size: Size, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def synthetic(size: Size, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Unit rows in clusters; a third of the labels is random, so that every row has impostors."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, size.classes, size.rows)
@@ -143,7 +144,7 @@ def clocked(work: Callable[[], Any]) -> float:
 
 def jobs(size: Size) -> dict[str, Callable[[], Any]]:
     """What is timed."""
-    X, y = made_up(size)
+    X, y = synthetic(size)
     lists = nearest(X, NEIGHBORS)[1]
     learner: dict[str, Any] = {"n_neighbors": NEIGHBORS, "max_epochs": EPOCHS}
     learner |= {"tol": 0, "random_state": 0}
@@ -155,7 +156,7 @@ def jobs(size: Size) -> dict[str, Callable[[], Any]]:
 
     def index() -> None:
         made = faiss.index_factory(size.dims, f"IVF{CELLS},Flat")
-        faiss.extract_index_ivf(made).cp.min_points_per_centroid = 1  # or it warns of small data
+        faiss.extract_index_ivf(made).cp.min_points_per_centroid = 1  # no warning on small data
         made.train(X[:: max(1, len(X) // 1_000)])
         made.add(X)
 

@@ -12,7 +12,7 @@ classes or of images.
 
 Two columns are ours: the paper's settings (PCA without whitening, neighbourhoods of 50 / 50 /
 500, margin 0.02, step 0.2, 20 epochs, votes = similarities; SL-DE with 20 / 200 / 100 members of
-1,000 / 300 / 500 dimensions), and nearkin's own, chosen on training rows (`best`).
+1,000 / 300 / 500 dimensions), and nearkin's own, chosen on training rows (`own_settings`).
 """
 
 from collections.abc import Callable
@@ -20,20 +20,29 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.reproduction import best, methods, peers, published, rows, standins
-from nearkin.reproduction.common import Cell, Claim, Missing, Result, Setup
+from nearkin.reproduction import (
+    methods,
+    own_settings,
+    published,
+    substitute_data,
+    task_baselines,
+    tasks,
+)
+from nearkin.reproduction.results import Cell, Claim, Result
+from nearkin.reproduction.setup import DataMissing, Setup
 from nearkin.voting.votes import Vote
 
 TITLE = "Table 3: middle-scale sets"
-STANDIN = "MNIST (stand-in)"
+SUBSTITUTE = "MNIST (substitute)"
 OTHER_SYSTEM = (
     "the paper's is another system (Shen et al. 2012); here the nearest rows, plain inner products"
 )
 REASONS = {
     "linear SVM": "own features; C chosen on training rows",
     "Retrieval": OTHER_SYSTEM,
-    "LMNN": f"own LMNN: the first {peers.LMNN_DIMS} dimensions, {peers.LMNN_ITERATIONS} iterations "
-    f"and nearest {peers.LMNN_IMPOSTORS} impostors a row; vote chosen on training rows",
+    "LMNN": f"own LMNN: the first {task_baselines.LMNN_DIMS} dimensions, "
+    f"{task_baselines.LMNN_ITERATIONS} iterations and nearest {task_baselines.LMNN_IMPOSTORS} "
+    "impostors a row; vote chosen on training rows",
     "SL-NE": "the paper's neighbourhoods come from its Retrieval; here they are Euclidean, which "
     "without whitening are poor",
     "SL-DE": "as for SL-NE",
@@ -42,75 +51,75 @@ Work = dict[str, Callable[[], Any]]
 
 
 def run(setup: Setup) -> Result:
-    """Every set that is there, over the splits asked for, and the stand-in."""
+    """Every set that is there, over the splits asked for, and the substitute."""
     result = Result("table3", TITLE, notes=notes(setup))
     for name in published.TABLE3:
         try:
             found = [split(setup, name, seed) for seed in range(setup.splits)]
-        except Missing as missing:
+        except DataMissing as missing:
             result.not_run.append(str(missing))
             continue
         _add(result, name, found)
     try:
-        data = standins.mnist(setup)
-    except Missing as missing:
+        data = substitute_data.mnist(setup)
+    except DataMissing as missing:
         result.not_run.append(str(missing))
     else:
-        _add(result, STANDIN, [standin(setup, data)])
+        _add(result, SUBSTITUTE, [substitute(setup, data)])
     return result
 
 
 def notes(setup: Setup) -> list[str]:
-    """What the reader has to know."""
+    """Remarks for the reader."""
     return [
         f"Mean of the per-class accuracies in %, {setup.splits} random split"
         f"{'s' * (setup.splits > 1)}; the accuracies over all test images are in table3.json "
         "(plain_top1). The paper does not say which it prints.",
         f"Retrieval: {OTHER_SYSTEM}.",
         f"MNIST ({'few digits' if setup.quick else '60,000 digits'}, 300-d PCA, neighbourhoods "
-        "of 50, SL-DE with members of 100 dimensions) stands in for the sets that are not here; "
-        "the paper has no figure for it.",
+        "of 50, SL-DE with members of 100 dimensions) is a substitute for the sets that are not "
+        "here; the paper has no figure for it.",
     ]
 
 
 def split(setup: Setup, name: str, seed: int) -> dict[str, Any]:
-    """All methods on one split; what is done is kept."""
-    task = rows.task(setup, name, seed)
+    """All methods on one split; finished ones are cached."""
+    task = tasks.task(setup, name, seed)
     settings = methods.fitting(published.SETTINGS[name], task, setup.quick)
-    half = task.whitened(best.WHITENING)
+    half = task.whitened(own_settings.WHITENING)
     work: Work = {
         **at_the_papers(setup, task, settings),
         "SL-NE, half-whitened": lambda: methods.learned(
             setup, half, methods.slne(settings), Vote("power", 4.0)
         ),
-        "Retrieval, own best": lambda: best.plain_best(task),
-        "LMNN, own best": lambda: peers.lmnn(half),
-        "SL-NE, own best": lambda: best.slne_best(task, 1 if setup.quick else 2),
-        "SL-DE, own best": lambda: best.slde_best(setup, task),
+        "Retrieval, own best": lambda: own_settings.plain(task),
+        "LMNN, own best": lambda: task_baselines.lmnn(half),
+        "SL-NE, own best": lambda: own_settings.slne(task, 1 if setup.quick else 2),
+        "SL-DE, own best": lambda: own_settings.slde(setup, task),
     }
     if published.TABLE3[name][1]["LMNN"] is None:  # not in a reasonable time, in the paper or here
         del work["LMNN"], work["LMNN, own best"]
     return _done(setup, f"{name} split {seed}", task.key, vars(settings), work)
 
 
-def standin(setup: Setup, data: standins.StandIn) -> dict[str, Any]:
+def substitute(setup: Setup, data: substitute_data.Substitute) -> dict[str, Any]:
     """The same methods on MNIST."""
-    settings = methods.fitting(standins.MNIST, data.task, setup.quick)
+    settings = methods.fitting(substitute_data.MNIST, data.task, setup.quick)
     work = at_the_papers(setup, data.task, settings)
-    work["Retrieval, own best"] = lambda: best.plain_best(data.task)
-    found = _done(setup, STANDIN, data.task.key, vars(settings), work)
-    single, ensemble = setup.kept(
-        "table3-mnist-tuned", len(data.X), lambda: standins.tuned(setup, data)
+    work["Retrieval, own best"] = lambda: own_settings.plain(data.task)
+    found = _done(setup, SUBSTITUTE, data.task.key, vars(settings), work)
+    single, ensemble = setup.cached(
+        "table3-mnist-tuned", len(data.X), lambda: substitute_data.tuned(setup, data)
     )
     return found | {"SL-NE, own best": single, "SL-DE, own best": ensemble}
 
 
-def at_the_papers(setup: Setup, task: rows.Task, settings: published.Settings) -> Work:
+def at_the_papers(setup: Setup, task: tasks.Task, settings: published.PaperSettings) -> Work:
     """The five methods at the paper's settings."""
     return {
-        "linear SVM": lambda: peers.svm(task),
+        "linear SVM": lambda: task_baselines.svm(task),
         "Retrieval": lambda: methods.plain(setup, task, settings.neighbors),
-        "LMNN": lambda: peers.lmnn(task),
+        "LMNN": lambda: task_baselines.lmnn(task),
         "SL-NE": lambda: methods.learned(setup, task, methods.slne(settings)),
         "SL-DE": lambda: methods.learned(setup, task, methods.slde(settings, setup.jobs)),
     }
@@ -120,8 +129,8 @@ def _done(setup: Setup, what: str, key: str, settings: Any, work: Work) -> dict[
     found = {}
     for method, job in work.items():
         name = "".join(c for c in method.lower() if c.isalnum())
-        found[method] = setup.kept(f"table3-{key}-{name}", settings, job)
-        setup.say("{}, {}: {top1:.2f} / {top3:.2f}  {seconds:.0f} s  {note}".format(
+        found[method] = setup.cached(f"table3-{key}-{name}", settings, job)
+        setup.log("{}, {}: {top1:.2f} / {top3:.2f}  {seconds:.0f} s  {note}".format(
             what, method, **found[method]))  # fmt: skip
     return found
 

@@ -1,8 +1,8 @@
 """Table 4: top-1 errors on ILSVRC'10.
 
 Command: ``nearkin reproduce table4 --data DIR --out OUT``; about six minutes on two cores for the
-stand-in. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a day on
-two cores; they are made a block at a time and resume.
+substitute. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a day on
+two cores; they are computed block by block and resume.
 
 The paper: SL-NE 66.37 % is far below Retrieval (another system, not plain neighbours), the SVM
 and LMNN, and about as good as Mensink et al. with better features; SL-DE, ten blocks of 100
@@ -11,23 +11,32 @@ average. First 1,000 PCA dimensions, neighbourhoods of 500; a line left out of i
 that three epochs are enough. LMNN's and Mensink's figures are quoted from Mensink et al., on
 Fisher vectors.
 
-covtype (581,012 rows, 54 columns, seven classes) stands in: 100,000 random rows to learn from and
-50,000 to test on, ten blocks of five principal directions.
+covtype (581,012 rows, 54 columns, seven classes) is the substitute: 100,000 random rows to learn
+from and 50,000 to test on, ten blocks of five principal directions.
 """
 
 from typing import Any
 
 import numpy as np
 
-from nearkin.reproduction import best, methods, peers, published, rows, standins
-from nearkin.reproduction.common import Cell, Claim, Missing, Result, Setup, timed
+from nearkin.reproduction import (
+    methods,
+    own_settings,
+    published,
+    substitute_data,
+    task_baselines,
+    tasks,
+)
+from nearkin.reproduction.results import Cell, Claim, Result, timed
+from nearkin.reproduction.setup import DataMissing, Setup
+from nearkin.reproduction.substitute_data import COVTYPE_ROWS, COVTYPE_TESTS
 
 TITLE = "Table 4: large-scale sets"
-STANDIN = "covtype (stand-in)"
+SUBSTITUTE = "covtype (substitute)"
 REASONS = {
     "linear SVM": "own features",
     "Retrieval": "the paper's is another system (Shen et al. 2012); here the nearest rows",
-    "LMNN": f"quoted by the paper, on Fisher vectors; here from {peers.LMNN_ROWS:,} rows",
+    "LMNN": f"quoted by the paper, on Fisher vectors; here from {task_baselines.LMNN_ROWS:,} rows",
     "Mensink et al.": "quoted by the paper, on Fisher vectors; here our own NCM",
     "PCA subspace": "mean of SL-NE on each block alone",
     "SL-NE": "neighbours are Euclidean, the paper's come from its Retrieval",
@@ -36,61 +45,63 @@ REASONS = {
 
 
 def run(setup: Setup) -> Result:
-    """ILSVRC'10 if it is there, and the stand-in."""
+    """ILSVRC'10 if it is there, and the substitute."""
     result = Result("table4", TITLE, notes=notes(setup))
     name = "ILSVRC'10"
     try:
-        task = rows.task(setup, name)
+        task = tasks.task(setup, name)
         settings = methods.fitting(published.SETTINGS[name], task, setup.quick)
         _add(result, name, measured(setup, task, settings))
-    except Missing as missing:
+    except DataMissing as missing:
         result.not_run.append(str(missing))
     try:
-        data = standins.covtype(setup)
-        settings = methods.fitting(standins.COVTYPE, data.task, setup.quick)
-        single, ensemble = setup.kept(
-            "table4-covtype-tuned", len(data.X), lambda: standins.tuned(setup, data)
+        data = substitute_data.covtype(setup)
+        settings = methods.fitting(substitute_data.COVTYPE, data.task, setup.quick)
+        single, ensemble = setup.cached(
+            "table4-covtype-tuned", len(data.X), lambda: substitute_data.tuned(setup, data)
         )
-        plain = setup.kept("table4-covtype-plain", len(data.X), lambda: best.plain_best(data.task))
+        plain = setup.cached(
+            "table4-covtype-plain", len(data.X), lambda: own_settings.plain(data.task)
+        )
         own = {"Retrieval": plain, "SL-NE": single, "SL-DE": ensemble}
         found = measured(setup, data.task, settings)
-        _add(result, STANDIN, found | {f"{m}, own best": value for m, value in own.items()})
-    except Missing as missing:
+        _add(result, SUBSTITUTE, found | {f"{m}, own best": value for m, value in own.items()})
+    except DataMissing as missing:
         result.not_run.append(str(missing))
     return result
 
 
 def notes(setup: Setup) -> list[str]:
-    """What the reader has to know."""
-    rows = f"{standins.COVTYPE_ROWS:,} training rows, {standins.COVTYPE_TESTS:,} test rows"
+    """Remarks for the reader."""
+    rows = f"{COVTYPE_ROWS:,} training rows, {COVTYPE_TESTS:,} test rows"
     return [
         "Top-1 errors in %, over all test rows (flat).",
-        f"covtype ({'few rows' if setup.quick else rows}) stands in for ILSVRC'10; the paper has "
-        "no figures for it, so compare the differences between methods.",
+        f"covtype ({'few rows' if setup.quick else rows}) is a substitute for ILSVRC'10; the paper "
+        "has no figures for it, so compare the differences between methods.",
     ]
 
 
-def measured(setup: Setup, task: rows.Task, settings: published.Settings) -> dict[str, Any]:
-    """All methods; what is done is kept."""
+def measured(setup: Setup, task: tasks.Task, settings: published.PaperSettings) -> dict[str, Any]:
+    """All methods; finished ones are cached."""
     work: dict[str, Any] = {
-        "linear SVM": lambda: peers.svm(task),
+        "linear SVM": lambda: task_baselines.svm(task),
         "Retrieval": lambda: methods.plain(setup, task, settings.neighbors),
-        "LMNN": lambda: peers.lmnn(task),
-        "Mensink et al.": lambda: peers.ncm(task),
+        "LMNN": lambda: task_baselines.lmnn(task),
+        "Mensink et al.": lambda: task_baselines.ncm(task),
         "SL-NE": lambda: methods.learned(setup, task, methods.slne(settings)),
         "blocks": lambda: blocks(setup, task, settings),
     }
     found = {}
     for method, job in work.items():
         name = "".join(c for c in method.lower() if c.isalnum())
-        found[method] = setup.kept(f"table4-{task.key}-{name}", vars(settings), job)
+        found[method] = setup.cached(f"table4-{task.key}-{name}", vars(settings), job)
         if method != "blocks":
-            setup.say("{}, {}: error {:.2f}  {seconds:.0f} s".format(
+            setup.log("{}, {}: error {:.2f}  {seconds:.0f} s".format(
                 task.key, method, error(found[method]), **found[method]))  # fmt: skip
     return found | found.pop("blocks")
 
 
-def blocks(setup: Setup, task: rows.Task, settings: published.Settings) -> dict[str, Any]:
+def blocks(setup: Setup, task: tasks.Task, settings: published.PaperSettings) -> dict[str, Any]:
     """SL-DE, and the mean of its members, each voting alone on the shared shortlist."""
     own, near = task.lists(setup, settings.neighbors)
     model = methods.slde(settings, setup.jobs)
@@ -116,7 +127,7 @@ def _add(result: Result, name: str, found: dict[str, Any]) -> None:
     result.numbers[name] = found
     for method in published.TABLE4:
         if method in found:
-            paper = published.TABLE4[method] if name != STANDIN else None
+            paper = published.TABLE4[method] if name != SUBSTITUTE else None
             own = found.get(f"{method}, own best")
             tuned = None if own is None else error(own)
             result.cells.append(

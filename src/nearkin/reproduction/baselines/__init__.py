@@ -1,24 +1,20 @@
-"""What nearkin is compared with, in the same shape as its own learners."""
+"""Metric learners of the literature, as scikit-learn estimators, to compare the paper with."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "LMNN": "nearkin.reproduction.baselines.lmnn",
-    "NCA": "nearkin.reproduction.baselines.nca",
     "NCM": "nearkin.reproduction.baselines.ncm",
     "OASIS": "nearkin.reproduction.baselines.oasis",
     "KNNMetric": "nearkin.reproduction.baselines.knn_metric",
-    "LinearSVM": "nearkin.reproduction.baselines.linear_svm",
 }
 
-__all__ = ["LMNN", "NCA", "NCM", "OASIS", "KNNMetric", "LinearSVM"]
+__all__ = ["LMNN", "NCM", "OASIS", "KNNMetric"]
 
 if TYPE_CHECKING:
     from nearkin.reproduction.baselines.knn_metric import KNNMetric
-    from nearkin.reproduction.baselines.linear_svm import LinearSVM
     from nearkin.reproduction.baselines.lmnn import LMNN
-    from nearkin.reproduction.baselines.nca import NCA
     from nearkin.reproduction.baselines.ncm import NCM
     from nearkin.reproduction.baselines.oasis import OASIS
 

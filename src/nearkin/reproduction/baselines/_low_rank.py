@@ -1,8 +1,8 @@
 """Stochastic gradient descent on a low-rank W, as Mensink et al. do it.
 
-W starts from the principal directions, at the length of least loss; steps are of one size and on
-mini-batches; there is no regularisation but the rank and the time of stopping. The size of the
-steps, the rank and when to stop are what classifies held-out rows best.
+W starts from the principal directions, scaled to the least loss. Steps have a constant size and use
+mini-batches; the only regularisation is the rank and early stopping. Step size, rank and number of
+steps are selected on held-out rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nearkin.learning.holdout import sample
 from nearkin.preprocessing import pca
-from nearkin.reproduction.baselines._rows import Best, Quality
+from nearkin.reproduction.baselines._early_stopping import Best, Quality
 from nearkin.validation.parameters import check_choice, check_number
 
 Array = NDArray[np.float32]
@@ -22,13 +22,13 @@ Labels = NDArray[np.int64]
 
 RANKS = (32, 128, 512)
 GAINS = [2.0 ** (k / 2) for k in range(-4, 13)]
-BETWEEN = 25  # steps from one look at the held-out rows to the next
+EVALUATE_EVERY = 25  # steps
 START_ROWS = 20_000
 
 
 @dataclass
 class Problem:
-    """What is minimised, and how a W is judged."""
+    """The loss to minimise and the quality of a W on held-out rows."""
 
     learn: Labels  # rows to draw batches from
     batch_size: int
@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass
 class Found:
-    """The best W, how good it is and how it was reached."""
+    """The best W with its quality, rank, step size and number of steps."""
 
     W: Array
     quality: Quality
@@ -49,7 +49,7 @@ class Found:
 
 
 def check_parameters(model: Any) -> None:
-    """Refuse counts that are none, and a `rank` or `step_size` that is no number nor "auto"."""
+    """Validate the counts, and `rank` and `step_size`, which may be "auto"."""
     if isinstance(model.rank, str):
         check_choice("rank", model.rank, ["auto"])
     else:
@@ -63,7 +63,7 @@ def check_parameters(model: Any) -> None:
 
 
 def principal_start(rows: Array, labels: Labels, rank: int, rng: np.random.Generator) -> Array:
-    """The first principal directions, each of length one."""
+    """The first principal directions, as rows of unit length."""
     some = rows[sample(labels, START_ROWS, rng)]
     n = min(rank, *some.shape)
     return pca.principal_directions(some, n, pca.mean(some), rng)[0]
@@ -77,7 +77,7 @@ def search(
     steps: Sequence[float],
     most: int,
 ) -> Found:
-    """Choose the size of the steps at the lowest rank, then the rank; keep the best W."""
+    """Select the step size at the lowest rank, then the rank; return the best W."""
     ranks = sorted({min(r, len(start)) for r in RANKS}) if rank == "auto" else [len(start)]
     sizes = list(steps) if isinstance(step_size, str) else [step_size]
     tried = [descend(problem, start[: ranks[0]], size, most) for size in sizes]
@@ -89,7 +89,7 @@ def search(
 
 
 def descend(problem: Problem, start: Array, step_size: float, most: int) -> Found:
-    """Steps of one size until the held-out rows are no longer classified better."""
+    """Constant steps until the quality on held-out rows stops improving."""
     rng = np.random.default_rng(problem.seed)
     size = min(problem.batch_size, len(problem.learn))
 
@@ -100,15 +100,15 @@ def descend(problem: Problem, start: Array, step_size: float, most: int) -> Foun
     best, done = Best(), 0
     while not best.offer(problem.quality(W), W.copy()) and done < most:
         with np.errstate(over="ignore", invalid="ignore"):
-            for _ in range(min(BETWEEN, most - done)):
+            for _ in range(min(EVALUATE_EVERY, most - done)):
                 W -= np.float32(step_size) * problem.loss(W, draw())[1]
                 done += 1
-        if not np.isfinite(W).all():  # steps too large: what was best before stays
+        if not np.isfinite(W).all():  # diverged: the best W so far is returned
             break
     return Found(best.state, best.quality, len(W), float(step_size), done)
 
 
 def least_loss(problem: Problem, start: Array, batch: Labels) -> Array:
-    """The start, longer or shorter, as it fits a batch best."""
+    """The start, scaled to the least loss on a batch."""
     gains = [np.float32(g) for g in GAINS]
     return start * min(gains, key=lambda g: problem.loss(start * g, batch)[0])

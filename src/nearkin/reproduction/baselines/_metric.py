@@ -1,4 +1,4 @@
-"""What a learned Mahalanobis metric ``d(x, z) = |L(x - z)|²`` offers."""
+"""Learned Mahalanobis metrics ``d(x, z) = |L(x - z)|²``."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Array = NDArray[np.float32]
 
 
 class LearnedMetric:
-    """Distances and the space they live in. A mixin: learners supply `fit`."""
+    """Mixin of metric learners: distances and the learned space. Learners supply `fit`."""
 
     components_: Array  # L
     matrix_: Array  # LᵀL

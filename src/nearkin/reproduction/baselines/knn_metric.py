@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from nearkin.native.blas import serial_blas
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.vectors import jit
+from nearkin.reproduction.baselines._early_stopping import HeldOut, metric_quality
 from nearkin.reproduction.baselines._low_rank import (
     Problem,
     check_parameters,
@@ -25,13 +26,11 @@ from nearkin.reproduction.baselines._low_rank import (
     search,
 )
 from nearkin.reproduction.baselines._metric import LearnedMetric
-from nearkin.reproduction.baselines._rows import (
-    HeldOut,
+from nearkin.reproduction.baselines._training_rows import (
     generator,
     labelled_rows,
     limited_rows,
-    mean_length,
-    metric_quality,
+    rms_length,
 )
 from nearkin.reproduction.baselines.lmnn import target_pairs
 from nearkin.validation.parameters import check_choice, check_number
@@ -40,14 +39,14 @@ Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
 STEPS = (10.0, 100.0, 1_000.0)
-WIDER = 4  # dynamic targets are chosen among so many times as many
+WIDER = 4  # dynamic targets are chosen among WIDER·k candidates
 
 
 class KNNMetric(LearnedMetric, BaseEstimator):
     """Learn a low-rank Mahalanobis metric from the triplets of mini-batches.
 
-    A tenth of the rows (at most 2,000) is held out; they choose what is ``auto`` and when to stop.
-    Rows are taken at mean squared length one.
+    A tenth of the rows (at most 2,000) is held out to select ``auto`` settings and when to stop.
+    Rows are scaled to mean squared length one.
 
     Parameters
     ----------
@@ -62,11 +61,11 @@ class KNNMetric(LearnedMetric, BaseEstimator):
         ``auto`` is the best of 10, 100 and 1,000, for the mean loss of a triplet.
     batch_size : int
     max_iter : int
-        Steps, at most; every 25 the held-out rows are classified, and eight times without a better
-        result end the descent.
+        Maximum number of steps. The held-out rows are classified every 25 steps; eight evaluations
+        without improvement stop the descent.
     max_rows : int, optional
-        Of more rows than this, so many are drawn to learn from, each class by its share, and a
-        warning is given: finding the targets takes time quadratic in the rows of a class.
+        If `X` has more rows, a stratified sample of this size is used, with a warning: the search
+        for targets takes time quadratic in the rows of a class.
     random_state : int, RandomState instance or None
 
     Attributes
@@ -74,7 +73,7 @@ class KNNMetric(LearnedMetric, BaseEstimator):
     components_ : (d, D) array W
     matrix_ : (D, D) array WᵀW
     rank_, step_size_, n_iter_ :
-        What was chosen, and the steps taken with it.
+        Selected rank and step size, and number of steps.
     n_rows_ : int
         Rows learned from.
 
@@ -116,7 +115,7 @@ class KNNMetric(LearnedMetric, BaseEstimator):
         rows, labels = limited_rows(self, *labelled_rows(self, X, y)[:2])
         rng = generator(self.random_state)
         held = HeldOut(rows, labels, rng)
-        scale = np.float32(1 / mean_length(rows))
+        scale = np.float32(1 / rms_length(rows))
         wider = WIDER if self.targets == "dynamic" else 1
         lists = target_lists(rows, labels, held.learn, wider * self.n_neighbors)
 
@@ -150,7 +149,7 @@ def target_lists(rows: Array, labels: Labels, learn: Labels, k: int) -> NDArray[
 
 
 class Batch:
-    """Rows of a mini-batch, followed by their targets; pairs say which are whose."""
+    """Rows of a mini-batch, followed by their targets; `pairs` lists (query, target)."""
 
     def __init__(
         self, rows: Array, labels: Labels, lists: NDArray[np.int32], batch: Labels, W: Array, k: int
@@ -180,7 +179,7 @@ class Batch:
 
 @jit
 def _hinges(distances, labels, query, target, weights):  # type: ignore[no-untyped-def]
-    """Sum the hinges of all triplets; weigh a target by them, and an impostor against it."""
+    """Sum the hinge losses of all triplets and set the pair weights of the gradient."""
     total, triplets = 0.0, 0
     for p in range(len(query)):
         q, active = query[p], 0

@@ -4,8 +4,8 @@ Minimises, over L with ``d(x, z) = |L(x - z)|²``,
 
     (1-μ) Σ_{i, j∈T_i} d(i, j)  +  μ Σ_{i, j∈T_i} Σ_{l: y_l≠y_i} [1 + d(i, j) - d(i, l)]_+
 
-where T_i are the k nearest rows of i's own class, fixed. Every so many iterations all rows are
-searched for impostors (rows inside the margin); in between only those found are looked at.
+where T_i are the k nearest rows of i's own class, fixed. All rows are searched for impostors (rows
+inside the margin) at regular intervals; in between only the impostors found are used.
 """
 
 import warnings
@@ -19,15 +19,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.neighbors import nearest
+from nearkin.reproduction.baselines._early_stopping import Best, HeldOut, metric_quality
 from nearkin.reproduction.baselines._metric import LearnedMetric
-from nearkin.reproduction.baselines._rows import (
-    Best,
-    HeldOut,
-    generator,
-    labelled_rows,
-    limited_rows,
-    metric_quality,
-)
+from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, limited_rows
 from nearkin.validation.parameters import check_number
 
 Array = NDArray[np.float32]
@@ -46,20 +40,20 @@ class LMNN(LearnedMetric, BaseEstimator):
     n_neighbors : int
         Target neighbours per row, k.
     weight : float
-        μ: how much pushing impostors away counts against pulling targets in.
+        μ, the weight of pushing impostors away; 1-μ is that of pulling targets in.
     max_iter : int
     tol : float
         Stop when the objective falls by less than this share over five iterations.
     refresh : int
         Iterations between full searches for impostors.
     max_impostors : int
-        Most pairs (row, impostor) to hold; the nearest are kept and a warning is given.
+        Maximum number of pairs (row, impostor); the nearest are kept, with a warning.
     max_rows : int, optional
-        Of more rows than this, so many are drawn to learn from, each class by its share, and a
-        warning is given: every search for impostors takes time quadratic in the rows.
+        If `X` has more rows, a stratified sample of this size is used, with a warning: every
+        search for impostors takes time quadratic in the rows.
     early_stopping : bool
         Hold out a tenth of the rows (at most 2,000), classify them by their neighbours before each
-        search for impostors, keep the L that does best and stop after three without a better one.
+        search for impostors, keep the best L and stop after three searches without improvement.
     random_state : int, RandomState instance or None
         Draws those rows.
     verbose : int
@@ -68,7 +62,7 @@ class LMNN(LearnedMetric, BaseEstimator):
     ----------
     components_ : (D, D) array L
     matrix_ : (D, D) array LᵀL
-    objective_ : list of float, one an iteration
+    objective_ : list of float, one per iteration
     n_iter_ : int
     n_rows_ : int
         Rows learned from.
@@ -125,7 +119,7 @@ class LMNN(LearnedMetric, BaseEstimator):
     def _descend(
         self, rows: Array, labels: NDArray[np.int64], targets: Pairs, held: HeldOut | None
     ) -> None:
-        # With targets farther or nearer than the margin of one, nobody or everybody is an impostor.
+        # Scales target distances to the margin: else no row, or every row, is an impostor.
         reach = float(_squared(rows, targets).mean()) if len(targets) else 1.0
         L = np.eye(rows.shape[1], dtype=np.float32) / np.float32(np.sqrt(reach) or 1.0)
         self.objective_: list[float] = []
@@ -150,7 +144,7 @@ class LMNN(LearnedMetric, BaseEstimator):
                 print(
                     f"iteration {iteration + 1}  objective {value:.6g}  impostors {len(impostors)}"
                 )
-            if self._settled(iteration):
+            if self._converged(iteration):
                 break
         if held is not None:
             best.offer(metric_quality(held, L), L)
@@ -158,8 +152,8 @@ class LMNN(LearnedMetric, BaseEstimator):
         self._keep(L)
         self.n_iter_ = len(self.objective_)
 
-    def _settled(self, iteration: int) -> bool:
-        """Judged just before a search for impostors, so that none is missed at the end."""
+    def _converged(self, iteration: int) -> bool:
+        """Whether to stop; decided only right before a search for impostors, so none is missed."""
         if iteration < 2 * self.refresh or (iteration + 1) % self.refresh:
             return False
         before, now = self.objective_[-6], self.objective_[-1]

@@ -7,41 +7,38 @@ With the class means μ_c, a row x is of class c with probability
 and W, a d×D matrix, maximises the mean of ln p(y|x) over the training rows.
 """
 
-from typing import Self
+from collections.abc import Iterator
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.native.blas import serial_blas
 from nearkin.preprocessing.pca import row_blocks
+from nearkin.reproduction.baselines._early_stopping import HeldOut, Quality
 from nearkin.reproduction.baselines._low_rank import (
     Problem,
     check_parameters,
     principal_start,
     search,
 )
-from nearkin.reproduction.baselines._rows import (
-    HeldOut,
-    Quality,
-    generator,
-    labelled_rows,
-    mean_length,
-)
-from nearkin.reproduction.baselines._scored import ScoredClassifier
+from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, rms_length
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
 STEPS = (0.3, 1.0, 3.0)
+BLOCK_CELLS = 1 << 24
 
 
-class NCM(ScoredClassifier, BaseEstimator):
+class NCM(ClassifierMixin, BaseEstimator):
     """Classify by the nearest class mean, under a low-rank metric learned for it.
 
-    A tenth of the rows (at most 2,000) is held out; they choose what is ``auto`` and when to stop.
-    Rows are taken at mean squared length one.
+    A tenth of the rows (at most 2,000) is held out to select ``auto`` settings and when to stop.
+    Rows are scaled to mean squared length one.
 
     Parameters
     ----------
@@ -51,8 +48,8 @@ class NCM(ScoredClassifier, BaseEstimator):
         ``auto`` is the best of 0.3, 1 and 3.
     batch_size : int
     max_iter : int
-        Steps, at most; every 25 the held-out rows are classified, and eight times without a better
-        result end the descent.
+        Maximum number of steps. The held-out rows are classified every 25 steps; eight evaluations
+        without improvement stop the descent.
     random_state : int, RandomState instance or None
 
     Attributes
@@ -61,15 +58,15 @@ class NCM(ScoredClassifier, BaseEstimator):
     components_ : (d, D) array W
     means_ : (classes, D) array of class means
     rank_, step_size_, n_iter_ :
-        What was chosen, and the steps taken with it.
+        Selected rank and step size, and number of steps.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> model = NCM(rank=32, step_size=1.0, max_iter=200, random_state=0).fit(X[:1500], y[:1500])
-    >>> bool(model.score(X[1500:], y[1500:]) > 0.9), model.predict_top(X[:2], n=3).shape
-    (True, (2, 3))
+    >>> bool(model.score(X[1500:], y[1500:]) > 0.9), model.predict_proba(X[:2]).shape
+    (True, (2, 10))
     """
 
     def __init__(
@@ -93,7 +90,7 @@ class NCM(ScoredClassifier, BaseEstimator):
         rows, labels, self.classes_ = labelled_rows(self, X, y)
         rng = generator(self.random_state)
         held = HeldOut(rows, labels, rng)
-        scale = np.float32(1 / mean_length(rows))
+        scale = np.float32(1 / rms_length(rows))
         mask = np.zeros(len(rows), bool)
         mask[held.learn] = True
         means = class_means(rows, labels, len(self.classes_), mask) * scale
@@ -117,10 +114,20 @@ class NCM(ScoredClassifier, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """p(c|x), in the order of `classes_`."""
-        return np.concatenate([np.exp(log_softmax(s, axis=1)) for s in self._blocks(X)])
+        return np.concatenate([np.exp(log_softmax(s, axis=1)) for s in self._scores(X)])
 
-    def _class_scores(self, rows: Array) -> Array:
-        return scores(self.components_, rows, self.means_)
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The label of the nearest class mean, for each row of `X`."""
+        winners = [s.argmax(axis=1) for s in self._scores(X)]
+        return self.classes_[np.concatenate(winners)]
+
+    def _scores(self, X: ArrayLike) -> Iterator[Array]:
+        """Scores by class, a block of rows at a time."""
+        check_is_fitted(self, "classes_")
+        rows = validate_data(self, X, dtype=np.float32, order="C", reset=False)
+        step = max(1, min(4_096, BLOCK_CELLS // len(self.classes_)))
+        for lo in range(0, len(rows), step):
+            yield scores(self.components_, rows[lo : lo + step], self.means_)
 
 
 def class_means(rows: Array, labels: Labels, n_classes: int, use: NDArray[np.bool_]) -> Array:
@@ -149,7 +156,7 @@ def loss_and_gradient(W: Array, X: Array, own: Labels, means: Array) -> tuple[fl
     """Mean of −ln p(y|x) over the rows `X`, and its gradient with respect to W.
 
     With α_ic = [y_i = c] − p(c|x_i), which sums to zero over c, the gradient Σ α_ic W z zᵀ / n of
-    z = μ_c − x_i falls apart into products of small matrices.
+    z = μ_c − x_i splits into products of small matrices.
     """
     logs = log_softmax(scores(W, X, means), axis=1)
     alpha = -np.exp(logs)

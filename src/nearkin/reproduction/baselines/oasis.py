@@ -1,13 +1,14 @@
 """OASIS (Chechik, Sharma, Shalit and Bengio, JMLR 2010): online learning of a bilinear similarity.
 
-A step draws a row x, another row x⁺ of its class and a row x⁻ of another class, all at random, and
-with V = x (x⁺ - x⁻)ᵀ and the loss l = [1 - xᵀM(x⁺ - x⁻)]_+ moves M the least that it must:
+A step draws a row x, another row x⁺ of its class and a row x⁻ of another class, all at random.
+With V = x (x⁺ - x⁻)ᵀ and the loss l = [1 - xᵀM(x⁺ - x⁻)]_+ it makes the smallest passive-aggressive
+update:
 
     M ← M + τV,     τ = min(C, l / |V|²),     |V|² = |x|² |x⁺ - x⁻|².
 
-Which rows are drawn does not depend on M, so a block of steps needs M only for the products
-``xᵀMv``: what earlier steps of the block add to them is Σ τ_a (x_a·x_b)(v_a·v_b). The steps are
-those of one triplet after the other.
+The drawn rows do not depend on M, so a block of steps needs M only for the products ``xᵀMv``;
+earlier steps of the block add Σ τ_a (x_a·x_b)(v_a·v_b) to them. The result is that of sequential
+steps.
 """
 
 from typing import NamedTuple, Self
@@ -19,14 +20,8 @@ from sklearn.base import BaseEstimator
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.native.pairs import pair_scores
 from nearkin.native.vectors import jit
-from nearkin.reproduction.baselines._rows import (
-    Best,
-    HeldOut,
-    Quality,
-    generator,
-    labelled_rows,
-    mean_length,
-)
+from nearkin.reproduction.baselines._early_stopping import Best, HeldOut, Quality
+from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, rms_length
 from nearkin.similarity import BilinearSimilarity
 from nearkin.validation.parameters import check_choice, check_number
 
@@ -35,15 +30,15 @@ Labels = NDArray[np.int64]
 
 GRID = (0.1, 0.01, 0.001, 0.0001)
 BLOCK = 128
-BETWEEN = 2_000  # steps from one look at the held-out rows to the next
+EVALUATE_EVERY = 2_000  # steps
 
 
 class OASIS(BilinearSimilarity, BaseEstimator):
     """Learn M from random triplets of all rows, with passive-aggressive steps.
 
-    Rows are taken at mean squared length one, so that the margin and C mean the same for any data.
-    A tenth of the rows (at most 2,000) is held out; every 2,000 steps they are classified by their
-    neighbours, the best M is kept, and after eight times without a better one learning stops.
+    Rows are scaled to mean squared length one, so that the margin and C are comparable between data
+    sets. A tenth of the rows (at most 2,000) is held out; every 2,000 steps they are classified by
+    their neighbours. The best M is kept; eight evaluations without improvement stop learning.
 
     Parameters
     ----------
@@ -94,7 +89,7 @@ class OASIS(BilinearSimilarity, BaseEstimator):
         rows, labels, _ = labelled_rows(self, X, y)
         rng = generator(self.random_state)
         held = HeldOut(rows, labels, rng)
-        scale = np.float32(1 / mean_length(rows))
+        scale = np.float32(1 / rms_length(rows))
         seed = int(rng.integers(2**31))
         tried = GRID if isinstance(self.C, str) else (float(self.C),)
         self.trials_: dict[float, float] = {}
@@ -122,7 +117,7 @@ class OASIS(BilinearSimilarity, BaseEstimator):
         best, done = Best(), 0
         with serial_blas():
             while not best.offer(_quality(held, M), (M.copy(), done)) and done < self.max_steps:
-                until = min(self.max_steps, done + BETWEEN)
+                until = min(self.max_steps, done + EVALUATE_EVERY)
                 while done < until:
                     x, near, far = draw(min(BLOCK, until - done), rng)
                     take_steps(M, rows[x] * scale, (rows[near] - rows[far]) * scale, C)
@@ -131,7 +126,7 @@ class OASIS(BilinearSimilarity, BaseEstimator):
 
 
 class Triplets:
-    """Random rows with a row of the same class and one of another; all rows where none has both."""
+    """Random triplets: a row, another row of its class, a row of another class."""
 
     def __init__(self, labels: Labels, learn: Labels) -> None:
         self.order = learn[np.argsort(labels[learn], kind="stable")]  # by class
@@ -143,7 +138,7 @@ class Triplets:
             self.places = np.arange(len(self.order))
 
     def __call__(self, n: int, rng: np.random.Generator) -> tuple[Labels, Labels, Labels]:
-        """Draw `n` triplets of row numbers: a row, its like, its unlike."""
+        """Draw `n` triplets of row indices."""
         x = rng.choice(self.places, n)
         start, count = self.starts[self.labels[x]], self.counts[self.labels[x]]
         other = np.maximum(count - 1, 1)
@@ -154,7 +149,7 @@ class Triplets:
 
 
 class Steps(NamedTuple):
-    """What a block of steps did."""
+    """Step sizes and losses of a block of steps."""
 
     taus: Array
     losses: Array
@@ -175,7 +170,7 @@ def take_steps(M: Array, X: Array, V: Array, C: float) -> Steps:
 
 @jit
 def _sizes(margins, later, C, taus, losses):  # type: ignore[no-untyped-def]
-    """How far each step of a block goes, given those before it."""
+    """Step sizes of a block, each given the steps before it."""
     for b in range(len(margins)):
         margin = margins[b]
         for a in range(b):

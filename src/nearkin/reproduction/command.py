@@ -1,4 +1,7 @@
-"""The command that runs the paper again: reproduce."""
+"""The command ``nearkin reproduce``, registered as an entry point of ``nearkin.commands``.
+
+The command line imports this module at every start: everything heavy is imported inside.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,12 +10,13 @@ import typer
 
 from nearkin.cli.interrupts import GOES_ON, interruptible
 from nearkin.cli.output import plain_warnings
+from nearkin.reproduction import ITEMS
 
 
 def reproduce(
     item: Annotated[str, typer.Argument(help="table1 … table4, figure1 … figure5, or all.")],
     data: Annotated[Path, typer.Option(help="Folder with caltech101.tar, mnist.npz, …")],
-    out: Annotated[Path, typer.Option(help="Folder for results and for what is kept.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for results and the cache.")] = Path(
         "runs/paper"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, a few minutes.")] = False,
@@ -21,11 +25,10 @@ def reproduce(
     jobs: Annotated[int, typer.Option(help="Processes for features and ensembles.")] = 2,
     results: Annotated[Path | None, typer.Option(help="Markdown file to write.")] = None,
 ) -> None:
-    """Run the paper's tables and figures, its figures beside ours; a second call goes on.
+    """Run the paper's tables and figures and print its figures beside ours; resumes.
 
     Example: nearkin reproduce all --data DIR --out runs/paper
     """
-    from nearkin.reproduction import ITEMS
     from nearkin.validation.parameters import check_choice, check_number
 
     check_choice("item", item, ("all", *ITEMS))
@@ -33,9 +36,9 @@ def reproduce(
         check_number(name, value, 1)
     if not data.is_dir():
         raise FileNotFoundError(f"--data {data} is not a folder; give the one that holds the data")
-    from nearkin.reproduction.common import Setup
-    from nearkin.reproduction.reproduction import reproduce as run
+    from nearkin.reproduction import runner
+    from nearkin.reproduction.setup import Setup
 
     setup = Setup(data, out, quick, splits, again, jobs, typer.echo)
     with plain_warnings(), interruptible(GOES_ON):
-        run(item, setup, results)
+        runner.run(item, setup, results)

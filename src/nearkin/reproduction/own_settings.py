@@ -1,9 +1,9 @@
-"""nearkin at settings of its own: everything is chosen on training rows, never on test rows.
+"""The methods at our own settings, all of them selected on training rows, never on test rows.
 
 For few rows of many dimensions (image features after PCA): half-whitened rows, large
-neighbourhoods, votes that are powers of the similarity, and for SL-NE the rule, or sum of rules,
-that does best on a fifth of the training rows, held out. For other data `nearkin.tune` does the
-choosing.
+neighbourhoods, votes that are powers of the similarity, and for SL-NE the sampling rule, or sum of
+rules, that is most accurate on a held-out fifth of the training rows. For other data `nearkin.tune`
+makes the selection.
 """
 
 from collections.abc import Sequence
@@ -13,51 +13,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.learning.holdout import held_out
+from nearkin.learning.presets import IMAGES
 from nearkin.metrics import top_n_accuracy
 from nearkin.native.pairs import pair_scores
 from nearkin.neighbors import nearest
-from nearkin.reproduction.common import Setup, timed
 from nearkin.reproduction.methods import Score, score
-from nearkin.reproduction.rows import Array, Task
+from nearkin.reproduction.results import timed
+from nearkin.reproduction.setup import Setup
+from nearkin.reproduction.tasks import Array, Task
 from nearkin.slde import SLDE
 from nearkin.slne import SLNE
 from nearkin.voting.votes import Vote
 
-HELD, WHITENING, VOTERS = 0.2, 0.5, 1_000
+HELD_OUT, WHITENING, VOTERS = 0.2, 0.5, 1_000
 POWERS = [Vote("power", p) for p in (1.0, 2.0, 3.0, 4.0, 6.0)]
-TOPS = [Vote("top", n) for n in (1.0, 3.0, 5.0, 10.0)]  # for neighbours without learning
-CHOOSING_ROWS = 20_000
-RULES: dict[str, dict[str, Any]] = {
-    "all": {"rule": "all", "step_size": 2.0, "n_neighbors": 1_000, "max_epochs": 3},
-    "hardest": {"rule": "hardest", "step_size": 0.2, "n_neighbors": 400, "max_epochs": 9},
-    "softmax": {"rule": "softmax", "step_size": 0.5, "n_neighbors": 400, "max_epochs": 2},
-}
-# The rules learn different things; their matrices, of norm one, may also be added up.
+TOPS = [Vote("top", n) for n in (1.0, 3.0, 5.0, 10.0)]  # for plain neighbours
+SELECTION_ROWS = 20_000
+# The rules learn different matrices; normalised, they can be added.
 SUMS = [("all",), ("hardest",), ("softmax",), ("all", "hardest"), ("all", "hardest", "softmax")]
 BLOCKS = 3  # of SL-DE
 
 
-class Judged(NamedTuple):
-    """Scores of held-out rows and what is needed to count the votes."""
+class Validation(NamedTuple):
+    """Scores of the neighbours of held-out rows, the neighbours' labels, and the true labels."""
 
     scores: dict[str, Array]
     labels: NDArray[Any]
     truth: NDArray[Any]
 
 
-def slne_best(task: Task, folds: int = 2) -> Score:
-    """SL-NE: the best rule, or sum of rules, and vote."""
+def slne(task: Task, folds: int = 2) -> Score:
+    """SL-NE with the best rule, or sum of rules, and vote."""
     task = task.whitened(WHITENING)
-    return _scored(task, *timed(lambda: _chosen(task, _single, SUMS, folds)))
+    return _scored(task, *timed(lambda: _selected(task, _single, SUMS, folds)))
 
 
-def slde_best(setup: Setup, task: Task) -> Score:
-    """SL-DE in three blocks of principal directions, and the same choice."""
+def slde(setup: Setup, task: Task) -> Score:
+    """SL-DE in three blocks of principal directions, selected in the same way."""
     task = task.whitened(WHITENING)
 
     def ensemble(rule: str, X: Array, y: NDArray[Any]) -> Array:
         member = _learner(rule, len(y))
-        # A member sees a part of each row's length and has to make up for the others.
+        # A member sees only a part of each row's length: its steps must be larger.
         member.set_params(random_state=None, step_size=BLOCKS * member.step_size)
         model = SLDE(
             member,
@@ -68,7 +65,7 @@ def slde_best(setup: Setup, task: Task) -> Score:
         )
         return model.fit(X, y).matrix_
 
-    return _scored(task, *timed(lambda: _chosen(task, ensemble, SUMS, 1)))
+    return _scored(task, *timed(lambda: _selected(task, ensemble, SUMS, 1)))
 
 
 def _scored(task: Task, result: tuple[Array, str], seconds: float) -> Score:
@@ -76,7 +73,7 @@ def _scored(task: Task, result: tuple[Array, str], seconds: float) -> Score:
 
 
 def _learner(rule: str, rows: int) -> SLNE:
-    settings = RULES[rule] | {"n_neighbors": min(RULES[rule]["n_neighbors"], rows - 1)}
+    settings = IMAGES[rule] | {"n_neighbors": min(IMAGES[rule]["n_neighbors"], rows - 1)}
     return SLNE(tol=0, random_state=0, **settings)
 
 
@@ -84,26 +81,26 @@ def _single(rule: str, X: Array, y: NDArray[Any]) -> Array:
     return _learner(rule, len(y)).fit(X, y).matrix_
 
 
-def _norm_one(M: Array) -> Array:
+def _normalised(M: Array) -> Array:
     return M / np.linalg.norm(M)
 
 
-def _chosen(
+def _selected(
     task: Task, learn: Any, sums: Sequence[tuple[str, ...]], folds: int
 ) -> tuple[Array, str]:
-    """The votes of the test rows' neighbours, after choosing the sum and the vote."""
+    """The votes for the test rows, with the sum of rules and the vote selected on held-out rows."""
     rules = sorted({rule for names in sums for rule in names})
     parts = []
     for fold in range(folds):
-        held = held_out(task.y, HELD, np.random.default_rng([0, fold]))
+        held = held_out(task.y, HELD_OUT, np.random.default_rng([0, fold]))
         X, y, Q = task.X[~held], task.y[~held], task.X[held]
         near = _voters(X, Q)
-        seen = {r: pair_scores(Q @ _norm_one(learn(r, X, y)), X, near) for r in rules}
-        parts.append(Judged(seen, y[near], task.y[held]))
+        seen = {r: pair_scores(Q @ _normalised(learn(r, X, y)), X, near) for r in rules}
+        parts.append(Validation(seen, y[near], task.y[held]))
     accuracy, vote, names = max(
         ((*_vote(parts, names), names) for names in sums), key=lambda trial: trial[0]
     )
-    M = sum(_norm_one(learn(rule, task.X, task.y)) for rule in names)
+    M = sum(_normalised(learn(rule, task.X, task.y)) for rule in names)
     near = _voters(task.X, task.Q)
     scores = pair_scores(task.Q @ M, task.X, near)
     note = f"{'+'.join(names)}, power {vote.sharpness:g}, {accuracy:.2f} on held-out rows"
@@ -115,9 +112,9 @@ def _voters(X: Array, Q: Array) -> NDArray[np.int32]:
 
 
 def _vote(
-    parts: list[Judged], names: tuple[str, ...], among: list[Vote] = POWERS
+    parts: list[Validation], names: tuple[str, ...], among: list[Vote] = POWERS
 ) -> tuple[float, Vote]:
-    """The vote that is best on the held-out rows, and how good it is there."""
+    """The accuracy of the best vote on held-out rows, and that vote."""
     trials = []
     for vote in among:
         right = []
@@ -129,11 +126,11 @@ def _vote(
     return max(trials, key=lambda trial: trial[0])
 
 
-def plain_best(task: Task, folds: int = 3) -> Score:
-    """The nearest rows, without learning: whitening, their number and the vote."""
+def plain(task: Task, folds: int = 3) -> Score:
+    """Plain nearest rows; selects the whitening, their number and the vote."""
 
     def work() -> tuple[Array, str]:
-        accuracy, vote, w, k = _plain_choice(task, folds)
+        accuracy, vote, w, k = _plain_selection(task, folds)
         rows = task.whitened(w)
         near = nearest(rows.X, min(k, len(rows.X)), queries=rows.Q)[1]
         votes = vote.tally(pair_scores(rows.Q, rows.X, near), rows.y[near], int(rows.y.max()) + 1)
@@ -143,19 +140,19 @@ def plain_best(task: Task, folds: int = 3) -> Score:
     return _scored(task, *timed(work))
 
 
-def _plain_choice(task: Task, folds: int) -> tuple[float, Vote, float, int]:
-    """What is best on held-out rows, of at most so many: accuracy, vote, whitening, neighbours."""
-    some = np.random.default_rng(0).permutation(len(task.X))[:CHOOSING_ROWS]
+def _plain_selection(task: Task, folds: int) -> tuple[float, Vote, float, int]:
+    """The best accuracy on held-out rows, with its vote, whitening and number of neighbours."""
+    some = np.random.default_rng(0).permutation(len(task.X))[:SELECTION_ROWS]
     y, trials = task.y[some], []
     for w in (0.0, 0.5, 0.75):
         rows = task.whitened(w).X[some]
         for k in (20, 50, 100):
             parts = []
             for fold in range(folds):
-                held = held_out(y, HELD, np.random.default_rng([0, fold]))
+                held = held_out(y, HELD_OUT, np.random.default_rng([0, fold]))
                 X, Q = rows[~held], rows[held]
                 near = nearest(X, min(k, len(X)), queries=Q)[1]
                 seen = {"plain": pair_scores(Q, X, near)}
-                parts.append(Judged(seen, y[~held][near], y[held]))
+                parts.append(Validation(seen, y[~held][near], y[held]))
             trials.append((*_vote(parts, ("plain",), POWERS + TOPS), w, k))
     return max(trials, key=lambda trial: trial[0])

@@ -1,9 +1,9 @@
-"""Run items of the paper and write what they found.
+"""Runs items of the paper and writes their results.
 
 Command: ``nearkin reproduce all --data DIR --out OUT``; under an hour on two idle cores, image
 features from scratch included; ``--quick`` (20 classes, at most 50 images of each, 256 words, 300
-dimensions, 2,000 rows of the stand-ins) under five minutes. What is finished is kept below
-``OUT/cache``: a second call goes on.
+dimensions, 2,000 rows of the substitutes) under five minutes. Finished work is kept below
+``OUT/cache``: a second call resumes.
 """
 
 import json
@@ -15,60 +15,61 @@ from pathlib import Path
 from typing import Any
 
 import nearkin
-from nearkin.reproduction import ITEMS, pages, rows
-from nearkin.reproduction.common import Missing, Result, Setup
+from nearkin.reproduction import ITEMS, pages, tasks
+from nearkin.reproduction.results import Result
+from nearkin.reproduction.setup import DataMissing, Setup
 
 
-def reproduce(item: str, setup: Setup, results: Path | None = None) -> list[Result]:
-    """Run `item`, or all of them, and write JSON, plots, a page and, if asked for, a text."""
+def run(item: str, setup: Setup, results: Path | None = None) -> list[Result]:
+    """Run `item`, or ``all``; write JSON, plots, an HTML page and optionally a Markdown file."""
     setup.out.mkdir(parents=True, exist_ok=True)
     if setup.quick:
-        setup.say(quick_note())
+        setup.log(quick_note())
     done = []
     for name in ITEMS if item == "all" else (item,):
         module = import_module(f"nearkin.reproduction.{name}")
-        result = _run(module, name, setup)
+        result = _run_item(module, name, setup)
         _write(module, result, setup)
         done.append((module, result))
         for line in pages.lines(result):
-            setup.say(line)
+            setup.log(line)
     about = _about(setup, [result for _, result in done])
     page = setup.out / ("report.html" if item == "all" else f"{item}.html")
     pages.write_html(page, done, about)
-    setup.say(f"\nreport: {page}")
+    setup.log(f"\nreport: {page}")
     if results is not None:
-        # A text that is kept should not name a machine's folders: DIR is what --data was given.
+        # The Markdown file is published: it must not name folders of this machine.
         kept = [
             replace(result, not_run=[t.replace(str(setup.data), "DIR") for t in result.not_run])
             for _, result in done
         ]
         pages.write_markdown(results, kept, about)
-        setup.say(f"text: {results}")
+        setup.log(f"text: {results}")
     return [result for _, result in done]
 
 
 def quick_note() -> str:
     """What a quick run leaves out."""
     return (
-        f"quick run: {rows.QUICK_CLASSES} classes of at most {rows.QUICK_IMAGES} images, "
-        f"{rows.QUICK_WORDS} words, {rows.QUICK_DIMS} dimensions, few rows of the stand-ins; its "
-        "figures are not comparable with the paper's"
+        f"quick run: {tasks.QUICK_CLASSES} classes of at most {tasks.QUICK_IMAGES} images, "
+        f"{tasks.QUICK_WORDS} words, {tasks.QUICK_DIMS} dimensions, few rows of the substitutes; "
+        "its figures are not comparable with the paper's"
     )
 
 
-def _run(module: Any, name: str, setup: Setup) -> Result:
+def _run_item(module: Any, name: str, setup: Setup) -> Result:
     began = time.perf_counter()
-    setup.say(f"\n{module.TITLE} ...")
+    setup.log(f"\n{module.TITLE} ...")
     try:
         result: Result = module.run(setup)
-    except Missing as missing:
+    except DataMissing as missing:
         result = Result(name, module.TITLE, not_run=[str(missing)])
     result.seconds = max(time.perf_counter() - began, _before(setup, name))
     return result
 
 
 def _before(setup: Setup, name: str) -> float:
-    """Seconds of an earlier call that this one has gone on from."""
+    """Seconds of the earlier call that this one resumed."""
     path = setup.out / f"{name}.json"
     if setup.again or not path.exists():
         return 0.0

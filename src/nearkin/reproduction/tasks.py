@@ -1,9 +1,9 @@
-"""From image folders to rows: LLC features, PCA, unit length, neighbours; made once and kept.
+"""Tasks from image folders: LLC features, PCA, unit length, neighbours; computed once, cached.
 
 As in the paper: 43,008-dimensional LLC features (2,048 words, 21 cells), the first 3,000
 (ILSVRC'10: 1,000) principal directions of the training images, unit length. The codebook is
-learned without labels from all images. Half-whitened rows, which the paper does not have, are
-made from these.
+learned without labels from all images. Half-whitened rows, which the paper does not use, are
+derived from these.
 """
 
 from dataclasses import dataclass, replace
@@ -20,45 +20,45 @@ from nearkin.io.atomic import replacing
 from nearkin.neighbors import nearest
 from nearkin.preprocessing import Preprocess
 from nearkin.reproduction import layouts
-from nearkin.reproduction.common import Setup
 from nearkin.reproduction.published import SETTINGS, TOY_CLASSES
+from nearkin.reproduction.setup import Setup
 
 Array = NDArray[np.float32]
 
 QUICK_CLASSES, QUICK_IMAGES, QUICK_WORDS, QUICK_DIMS = 20, 50, 256, 300
-# Above this many images the features are projected as they are made: 43,008 columns of a million
+# Above this many images features are projected block by block: 43,008 columns of a million
 # images in half precision are 100 GB.
-MOST_KEPT = 200_000
+MAX_STORED = 200_000
 STREAM_SAMPLE, STREAM_BLOCK = 20_000, 4_096
 
 
 @dataclass(frozen=True)
 class Task:
-    """Training rows and test rows, with what is known about them."""
+    """Training rows and test rows with their labels."""
 
-    key: str  # names what is kept about it
+    key: str  # the prefix of its files in the cache
     X: Array
     y: NDArray[np.int64]
     Q: Array
     truth: NDArray[np.int64]
-    variances: Array  # of the columns, before the rows got unit length
+    variances: Array  # of the columns, before the rows were scaled to unit length
 
     def whitened(self, exponent: float) -> "Task":
         """The rows that a PCA with this whitening would have given.
 
-        Scaling commutes with taking unit lengths up to a factor a row, which the second unit
-        length removes.
+        Column scaling commutes with scaling rows to unit length up to a factor per row, which
+        the second scaling to unit length removes.
         """
         if exponent == 0:
             return self
-        floor = np.float32(1e-7) * self.variances.max()  # below it there is nothing but noise
+        floor = np.float32(1e-7) * self.variances.max()  # below: rounding errors
         safe = np.where(self.variances > floor, self.variances, np.inf)
         scale = safe ** np.float32(-exponent / 2)
         X, Q = _unit(self.X * scale), _unit(self.Q * scale)
         return replace(self, key=f"{self.key}-w{exponent:g}", X=X, Q=Q)
 
     def shortened(self, dims: int) -> "Task":
-        """The first columns only, at unit length again."""
+        """The first `dims` columns, scaled to unit length."""
         if dims >= self.X.shape[1]:
             return self
         X, Q = _unit(self.X[:, :dims]), _unit(self.Q[:, :dims])
@@ -79,7 +79,7 @@ def _unit(rows: Array) -> Array:
 
 
 def image_set(setup: Setup, name: str) -> layouts.ImageSet:
-    """The set, or the small part of it that a quick run takes."""
+    """The set, or for a quick run a small part of it."""
     setup.cache.parent.mkdir(parents=True, exist_ok=True)
     found = layouts.find(name, setup.data, setup.cache.parent)
     if not setup.quick:
@@ -88,11 +88,11 @@ def image_set(setup: Setup, name: str) -> layouts.ImageSet:
 
 
 def features(setup: Setup, images: layouts.ImageSet) -> NDArray[np.float16]:
-    """LLC features, a row an image, in half precision; an interrupted extraction resumes."""
+    """LLC features in half precision, one row per image; an interrupted extraction resumes."""
     out = setup.cache / f"{stem(images)}-llc.npy"
     done = out.with_suffix(".done")
     if not done.exists():
-        setup.say(f"LLC features of {len(images.folder):,} images ({images.name}) ...")
+        setup.log(f"LLC features of {len(images.folder):,} images ({images.name}) ...")
         encoder = _encoder(setup).fit(images.folder)
         encoder.transform(
             images.folder, out=out, dtype="float16", n_jobs=setup.jobs, on_error="skip"
@@ -106,7 +106,7 @@ def _encoder(setup: Setup) -> LLC:
 
 
 def stem(images: layouts.ImageSet) -> str:
-    """A name for files, which changes when the images do."""
+    """A file name prefix that changes when the images do."""
     listed = "\n".join(
         f"{label}/{Path(p).name}" for label, p in zip(images.folder.labels, images.folder.paths)
     )
@@ -120,7 +120,7 @@ def task(setup: Setup, name: str, seed: int = 0) -> Task:
     mask, labels = images.training(seed), images.labels
     dims = min(QUICK_DIMS if setup.quick else SETTINGS[name].dims, int(mask.sum()) - 1)
     key = f"{stem(images)}-split{seed}"
-    make = _streamed if len(mask) > MOST_KEPT else _projected
+    make = _streamed if len(mask) > MAX_STORED else _projected
     rows, variances = make(setup, images, mask, dims, key)
     return Task(key, rows[mask], labels[mask], rows[~mask], labels[~mask], variances)
 
@@ -128,7 +128,7 @@ def task(setup: Setup, name: str, seed: int = 0) -> Task:
 def _fitted(setup: Setup, key: str, dims: int, rows: Any) -> Preprocess:
     path = setup.cache / f"{key}-pca.safetensors"
     if not path.exists():
-        setup.say(f"PCA to {dims:,} dimensions ({key}) ...")
+        setup.log(f"PCA to {dims:,} dimensions ({key}) ...")
         nearkin.save(Preprocess(dims, whitening=0, random_state=0).fit(rows()), path)
     found: Preprocess = nearkin.load(path)
     return found
@@ -145,14 +145,14 @@ def _projected(
         fitted = _fitted(setup, key, dims, lambda: made[mask])
         fitted.transform(made, out=rows)
         _save(variances, fitted.variances_)
-        (setup.cache / f"{key}-pca.safetensors").unlink()  # half a gigabyte that nobody needs
+        (setup.cache / f"{key}-pca.safetensors").unlink()  # half a gigabyte, no longer needed
     return np.load(rows), np.load(variances)
 
 
 def _streamed(
     setup: Setup, images: layouts.ImageSet, mask: Any, dims: int, key: str
 ) -> tuple[Array, Array]:
-    """The same for sets whose features do not fit on a disk: a block of images at a time.
+    """The same, block by block, for sets whose features do not fit on a disk.
 
     The principal directions come from a sample of the training images, as the paper suggests.
     """
@@ -171,7 +171,7 @@ def _streamed(
         parts = [setup.cache / f"{key}-rows-{lo}.npy" for lo in blocks]
         for lo, part in zip(blocks, parts):
             if not part.exists():
-                setup.say(f"images {lo:,} to {min(lo + STREAM_BLOCK, len(folder)):,} ...")
+                setup.log(f"images {lo:,} to {min(lo + STREAM_BLOCK, len(folder)):,} ...")
                 made = encoder.transform(folder[lo : lo + STREAM_BLOCK], **options)
                 _save(part, fitted.transform(made))
         _save(variances, fitted.variances_)

@@ -1,21 +1,26 @@
-"""Linear SVM, LMNN and others on a task, through `nearkin.reproduction.comparison`."""
+"""Linear SVM, LMNN and NCM on a task, as scores beside those of `methods`."""
 
 from collections.abc import Callable
 from typing import Any
 
+from nearkin.app.comparison import Outcome, compare
 from nearkin.classifier import SoftVotingKNN
 from nearkin.reproduction.baselines import LMNN
-from nearkin.reproduction.comparison import METHODS, Outcome, compare
+from nearkin.reproduction.comparison_methods import METHODS, sgd_svm
 from nearkin.reproduction.methods import Score
-from nearkin.reproduction.rows import Task
+from nearkin.reproduction.tasks import Task
 
-# What LMNN can do in minutes: at 3,000 dimensions with all impostors it takes hours.
+# Limits that keep LMNN to minutes: at 3,000 dimensions with all impostors it takes hours.
 LMNN_ITERATIONS, LMNN_ROWS, LMNN_DIMS, LMNN_IMPOSTORS = 40, 5_000, 500, 100
 
 
+# liblinear copies the rows to float64; beyond half a GiB of that, averaged SGD takes over.
+EXACT_CELLS = 1 << 26
+
+
 def svm(task: Task) -> Score:
-    """One against all; C on held-out training rows."""
-    return measured(task, METHODS["Linear SVM"])
+    """One against all; C selected on held-out training rows."""
+    return measured(task, METHODS["Linear SVM"] if task.X.size <= EXACT_CELLS else sgd_svm)
 
 
 def ncm(task: Task) -> Score:
@@ -24,10 +29,10 @@ def ncm(task: Task) -> Score:
 
 
 def lmnn(task: Task) -> Score:
-    """LMNN, and a vote chosen on held-out training rows.
+    """LMNN, and a vote selected on held-out training rows.
 
-    With rows of unit length nearly all pairs of rows are within its margin; of them the nearest,
-    about a hundred a row, are kept, and of the principal directions the first 500.
+    Rows of unit length put nearly every pair of rows inside the margin. The nearest impostors,
+    about a hundred per row, are kept, and the first 500 principal directions.
     """
     task = task.shortened(LMNN_DIMS)
     rows = min(len(task.X), LMNN_ROWS)
@@ -46,13 +51,13 @@ def lmnn(task: Task) -> Score:
 
 
 def measured(task: Task, factory: Callable[[int], Any]) -> Score:
-    """Any classifier."""
+    """The score of any classifier."""
     (outcome,) = compare({"method": factory}, task.X, task.y, task.Q, task.truth)
     return as_score(outcome)
 
 
 def as_score(outcome: Outcome) -> Score:
-    """In per cent, to be kept."""
+    """The outcome in per cent, ready for the cache."""
     return Score(
         top1=100 * outcome.per_class,
         top3=100 * outcome.per_class_top3,

@@ -1,4 +1,4 @@
-"""Real data that stands in for sets that are not there: MNIST (middle), covtype (large scale)."""
+"""Substitutes for sets that are not there: MNIST (middle scale), covtype (large scale)."""
 
 from typing import Any, NamedTuple
 
@@ -8,29 +8,30 @@ from sklearn.base import clone
 
 from nearkin.classifier import SoftVotingKNN
 from nearkin.preprocessing import Preprocess
-from nearkin.reproduction.common import Missing, Setup, timed
 from nearkin.reproduction.methods import Score, score
-from nearkin.reproduction.published import Settings
-from nearkin.reproduction.rows import Task
+from nearkin.reproduction.published import PaperSettings
+from nearkin.reproduction.results import timed
+from nearkin.reproduction.setup import DataMissing, Setup
+from nearkin.reproduction.tasks import Task
 from nearkin.slde import SLDE
 from nearkin.tuning import tune
 
-MNIST = Settings(50, 300, 100, 10)
-COVTYPE = Settings(500, 50, 5, 10, "pca", epochs=3)
+MNIST = PaperSettings(50, 300, 100, 10)
+COVTYPE = PaperSettings(500, 50, 5, 10, "pca", epochs=3)
 QUICK_ROWS, QUICK_TESTS = 2_000, 1_000
 COVTYPE_ROWS, COVTYPE_TESTS = 100_000, 50_000
 TUNING_ROWS, QUICK_TUNING_ROWS = 3_000, 500
 
 
-class StandIn(NamedTuple):
-    """Rows as they come, and as the paper's settings want them."""
+class Substitute(NamedTuple):
+    """Raw rows, and the task that the paper's settings make of them."""
 
     task: Task
     X: NDArray[Any]
     Q: NDArray[Any]
 
 
-def mnist(setup: Setup) -> StandIn:
+def mnist(setup: Setup) -> Substitute:
     """60,000 digits to learn from and 10,000 to test on, the official split."""
     with _open(setup, "mnist.npz") as file:
         X, Q = (file[f"x_{part}"].reshape(-1, 784).astype(np.float32) for part in ("train", "test"))
@@ -38,7 +39,7 @@ def mnist(setup: Setup) -> StandIn:
     return _prepared(setup, "mnist", MNIST.dims, (X, y, Q, truth))
 
 
-def covtype(setup: Setup) -> StandIn:
+def covtype(setup: Setup) -> Substitute:
     """100,000 random rows to learn from and 50,000 to test on; columns standardised."""
     with _open(setup, "covtype.npz") as file:
         rows, labels = file["x"].astype(np.float32), file["y"].astype(np.int64)
@@ -54,11 +55,11 @@ def covtype(setup: Setup) -> StandIn:
 def _open(setup: Setup, name: str) -> Any:
     path = setup.data / name
     if not path.exists():
-        raise Missing(f"not run: put {name} at {path}")
+        raise DataMissing(f"not run: put {name} at {path}")
     return np.load(path)
 
 
-def _prepared(setup: Setup, key: str, dims: int, data: tuple[Any, ...]) -> StandIn:
+def _prepared(setup: Setup, key: str, dims: int, data: tuple[Any, ...]) -> Substitute:
     X, y, Q, truth = data
     if setup.quick:
         some = np.random.default_rng(0).permutation(len(X))[:QUICK_ROWS]
@@ -66,11 +67,11 @@ def _prepared(setup: Setup, key: str, dims: int, data: tuple[Any, ...]) -> Stand
     prepare = Preprocess(min(dims, *X.shape), whitening=0, random_state=0).fit(X)
     key = f"{key}-{len(X)}"
     task = Task(key, prepare.transform(X), y, prepare.transform(Q), truth, prepare.variances_)
-    return StandIn(task, X, Q)
+    return Substitute(task, X, Q)
 
 
-def tuned(setup: Setup, data: StandIn) -> tuple[Score, Score]:
-    """SL-NE as `nearkin.tune` sets it; SL-DE of that learner in thirds of the dimensions."""
+def tuned(setup: Setup, data: Substitute) -> tuple[Score, Score]:
+    """SL-NE tuned by `nearkin.tune`, and SL-DE of that learner in thirds of the dimensions."""
     task = data.task
     most = QUICK_TUNING_ROWS if setup.quick else TUNING_ROWS
     model, seconds = timed(lambda: tune(data.X, task.y, max_rows=most, random_state=0))
@@ -90,7 +91,7 @@ def tuned(setup: Setup, data: StandIn) -> tuple[Score, Score]:
     return single, _score(ensemble, data, seconds)
 
 
-def _score(model: SoftVotingKNN, data: StandIn, seconds: float) -> Score:
+def _score(model: SoftVotingKNN, data: Substitute, seconds: float) -> Score:
     learner = getattr(model.similarity, "learner", None) or model.similarity
     rule = "plain" if learner is None else f"{learner.rule}, k={learner.n_neighbors}"
     note = f"{type(model.preprocess).__name__}, {rule}, {model.vote} {model.sharpness:.3g}"
