@@ -413,7 +413,6 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             margin=self.margin * self.scale_,
             step_size=self.step_size / self.scale_,
             temperature=self.temperature * self.scale_,
-            batch_size=int(self.batch_size),
             shuffle=self.shuffle,
             normalize=self.normalize,
             projection=Projection(self.symmetric or self.psd, self.rank, self.psd),

@@ -1,6 +1,4 @@
-"""Matrix products ahead of the steps: the same Algorithm 1."""
-
-import os
+"""Superblocks, with matrix products ahead of the steps, equal Algorithm 1."""
 
 import numpy as np
 import pytest
@@ -11,44 +9,44 @@ from nearkin import SLNE
 from nearkin.io.checkpoint import Checkpoint
 from nearkin.learning import pipeline, trainer
 from nearkin.learning.sampling import RULES
-from nearkin.native.barrier import meet
-from nearkin.native.quantize import rounded
-from nearkin.native.threads import _core, _leave, cores, hand_over, limited
+from nearkin.native.barrier import barrier_wait
+from nearkin.native.quantize import quantize_rows
+from nearkin.native.threads import cores, limited
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 from samples import blobs
 
 
 @pytest.fixture
-def early(monkeypatch):
-    """Few dimensions are worth it, too, and stretches end within an epoch."""
+def superblocks(monkeypatch):
+    """Superblocks for few columns, too, and several of them per epoch."""
     monkeypatch.setattr(trainer, "AHEAD_DIMS", 1)
     monkeypatch.setattr(trainer, "stretch_blocks", lambda dims: 4)
-    taken = []
+    runs = []
     monkeypatch.setattr(
-        trainer, "take_ahead", lambda *given: taken.append(1) or pipeline.take_ahead(*given)
+        trainer, "run_superblock", lambda *args: runs.append(1) or pipeline.run_superblock(*args)
     )
     yield
-    assert taken
+    assert runs
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("n", [40, 256, 513, 2_300])  # one block to several stretches
-def test_every_rule(early, rule, n):
+@pytest.mark.parametrize("n", [40, 256, 513, 2_300])  # one block to several superblocks
+def test_every_rule_equals_algorithm_1(superblocks, rule, n):
     X, y = blobs(n=n)
     agree(X, y, nearest(X, 6)[1], rule=rule)
 
 
-def test_rounded_rows(early):
+def test_quantised_rows_equal_algorithm_1_on_them(superblocks):
     X, y = blobs(n=2_300)
-    rows = rounded(X)
+    rows = quantize_rows(X)
     compared = rows.codes[:, : X.shape[1]] * rows.scales
     agree(X, y, nearest(X, 12)[1], rule="softmax", rounded=True, compared=compared)
 
 
 @pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("visitors", [1, 2, 3])
-def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, visitors, rounded):
+def test_any_number_of_threads_gives_the_same_matrix(superblocks, monkeypatch, visitors, rounded):
     monkeypatch.setattr(
         trainer.Learner, "visitors", lambda learner, threads: min(visitors, threads)
     )
@@ -67,7 +65,7 @@ def test_any_number_of_threads_gives_the_same_matrix(early, monkeypatch, visitor
 
 
 @pytest.mark.parametrize(("degree", "visitors"), [(50, [1, 1, 1]), (500, [1, 1, 4])])
-def test_more_neighbours_more_visitors(degree, visitors):
+def test_more_neighbors_get_more_visiting_threads(degree, visitors):
     X, y = blobs(n=600, dims=1_000)
     model = SLNE(random_state=0, hub_limit=None)
     model.scale_ = 1.0
@@ -77,23 +75,25 @@ def test_more_neighbours_more_visitors(degree, visitors):
     assert [learner.visitors(threads) for threads in (1, 2, 8)] == visitors
 
 
-def test_a_visitor_that_fails_lets_the_others_go(early, monkeypatch):
+def test_an_exception_in_a_visiting_thread_releases_the_others(superblocks, monkeypatch):
     monkeypatch.setattr(trainer.Learner, "visitors", lambda learner, threads: threads + 1)
 
-    def fails(room, given, visits, claims, member, visitor):
-        if member.number == 1:
-            raise MemoryError("no room")
-        meet(visitor)
-        meet(member)
+    def fails(space, data, visits, tasks, thread, visitor):
+        if thread.id == 1:
+            raise MemoryError("out of memory")
+        barrier_wait(visitor)
+        barrier_wait(thread)
 
-    monkeypatch.setattr(pipeline, "_stretch", fails)
+    monkeypatch.setattr(pipeline, "_run_stages", fails)
     X, y = blobs(n=300)
-    with limited(2), pytest.raises(MemoryError, match="no room"):
+    with limited(2), pytest.raises(MemoryError, match="out of memory"):
         SLNE().fit(X, y)
 
 
-def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, monkeypatch):
-    X, y = blobs(n=2_300)  # three stretches an epoch
+def test_a_killed_fit_resumes_between_superblocks_with_the_same_bits(
+    superblocks, tmp_path, monkeypatch
+):
+    X, y = blobs(n=2_300)  # several superblocks per epoch
     settings = {"max_epochs": 2, "tol": 0, "random_state": 0}
     whole = SLNE(**settings).fit(X, y)
     keep = Checkpoint(tmp_path / "run", minutes=0)
@@ -103,25 +103,10 @@ def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, 
 
 
 @pytest.mark.parametrize("setting", [{"normalize": True}, {"symmetric": True}, {"rank": 3}])
-def test_matrices_that_are_projected_take_one_block_at_a_time(monkeypatch, setting):
+def test_constraints_on_the_matrix_disable_superblocks(monkeypatch, setting):
     monkeypatch.setattr(trainer, "AHEAD_DIMS", 1)
     X, y = blobs()
     model = SLNE(random_state=0, **setting)
     model.scale_ = 1.0
     hoods = neighborhoods(nearest(X, 6)[1], y)
     assert not model._learner(X, hoods, 0).ahead
-
-
-@pytest.mark.skipif(_core() is None or cores() == 1, reason="there is no other core to go to")
-def test_a_thread_that_is_on_our_core_leaves_it():
-    def put_on(core):
-        allowed = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {core})
-        os.sched_setaffinity(0, allowed)
-        _leave(core)
-        return _core(), allowed == os.sched_getaffinity(0)
-
-    for core in os.sched_getaffinity(0):
-        now, may_go_anywhere = hand_over(put_on, core).result()
-        assert now != core
-        assert may_go_anywhere

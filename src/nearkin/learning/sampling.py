@@ -42,7 +42,7 @@ def apply_rule(rule, scores, n_targets, margin, temperature, u, c):  # type: ign
 
 
 @_jit
-def lowest_of(rule, n_targets, u):  # type: ignore[no-untyped-def]
+def required_target_range(rule, n_targets, u):  # type: ignore[no-untyped-def]
     """Of which targets an extreme rule looks at the least similar; of others' none."""
     if rule == 0:
         return 0, n_targets

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from nearkin.learning.blocks import BLOCK, Block
 from nearkin.learning.constraints import Projection
 from nearkin.learning.pipeline import BLOCK as AHEAD_BLOCK
-from nearkin.learning.pipeline import Room, make_room, take_ahead
+from nearkin.learning.pipeline import Workspace, make_workspace, run_superblock
 from nearkin.learning.sampling import EXTREME_RULES, RANDOM_RULES, RULES
-from nearkin.learning.step import walk
-from nearkin.native.barrier import together
+from nearkin.learning.step import block_step
+from nearkin.native.barrier import run_team
 from nearkin.native.blas import multiply_into
-from nearkin.native.quantize import no_rows, rounded
-from nearkin.native.threads import in_threads, n_threads
-from nearkin.native.vectors import CACHE, read_only
+from nearkin.native.quantize import no_quantized_rows, quantize_rows
+from nearkin.native.threads import n_threads
+from nearkin.native.vectors import CACHE_BYTES, read_only
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.partition import cells_of
 
@@ -46,7 +46,7 @@ def compares_bytes(rounded: bool | str, rule: str, rows: int, dims: int) -> bool
     """
     if rounded != "auto":
         return bool(rounded)
-    return rule in EXTREME_RULES and 4 * rows * dims > CACHE and rows <= FEW_ROWS * dims
+    return rule in EXTREME_RULES and 4 * rows * dims > CACHE_BYTES and rows <= FEW_ROWS * dims
 
 
 def stretch_blocks(dims: int) -> int:
@@ -62,7 +62,6 @@ class Settings:
     margin: float
     step_size: float
     temperature: float
-    batch_size: int
     shuffle: bool | str
     normalize: bool
     projection: Projection
@@ -103,8 +102,7 @@ class Learner:
     def __post_init__(self) -> None:
         s, D = self.settings, self.X.shape[1]
         self.X = read_only(self.X)
-        self.exact = s.batch_size == 1
-        self.rounded = rounded(self.X) if s.rounded else no_rows()
+        self.rounded = quantize_rows(self.X) if s.rounded else no_quantized_rows()
         self.kept_norm = float(np.linalg.norm(self.matrix))
         self.longest = int(self.hoods.degrees.max(initial=0))
         edges = self.hoods.degrees[self.hoods.usable]
@@ -113,14 +111,14 @@ class Learner:
         self.most_members = int(min(degree / neighbours, degree * D / numbers))
         self.reading = degree * (1 if s.rounded else 4) / D
         self.ahead = self._looks_ahead()
-        self.block = min(BLOCK if self.exact else s.batch_size, len(self.X))
+        self.block = min(BLOCK, len(self.X))
         self.stretch = AHEAD_BLOCK * stretch_blocks(D) if self.ahead else self.block
 
     def _looks_ahead(self) -> bool:
         """Whether products are done while rows are visited; the data tell, not the machine."""
         s, D = self.settings, self.X.shape[1]
         projected = s.normalize or s.projection.symmetric or s.projection.spectral
-        return self.exact and not projected and D >= AHEAD_DIMS
+        return not projected and D >= AHEAD_DIMS
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
@@ -182,8 +180,8 @@ class Learner:
         if self.ahead:
             given = self._given(np.empty(self.longest, np.float32))
             visits, threads = (rows, steps, draws), n_threads()
-            return take_ahead(
-                self.matrix, self.room, given, visits, threads, self.visitors(threads)
+            return run_superblock(
+                self.matrix, self.workspace, given, visits, threads, self.visitors(threads)
             )
         violations, loss, lo = 0, 0.0, 0
         while lo < len(rows):
@@ -194,9 +192,9 @@ class Learner:
         return violations, loss
 
     @cached_property
-    def room(self) -> Room:
-        """What stretches of blocks work in."""
-        return make_room(self.X.shape[1])
+    def workspace(self) -> Workspace:
+        """Buffers of the superblocks."""
+        return make_workspace(self.X.shape[1])
 
     def visitors(self, threads: int) -> int:
         """How many of the threads visit rows while the others are at the products."""
@@ -205,14 +203,8 @@ class Learner:
 
     def _take_block(self, block: Block) -> tuple[int, float]:
         """Take the steps of a block's rows, or of the first of them; it is cut to those."""
-        multiply_into(block.Q, block.XB, self.matrix)
-        if self.exact:
-            block.fill_products()
-            violations, loss, alpha = self._in_order(block)
-        else:
-            parts = in_threads(lambda lo, hi: self._visit(block, lo, hi, 1.0, 1.0, 1), len(block))
-            violations, loss = (sum(column) for column in list(zip(*parts))[:2])
-            alpha = 1.0
+        block.fill_products(self.matrix)
+        violations, loss, alpha = self._in_order(block)
         self._update(block, alpha)
         if self.settings.normalize and alpha == 1.0:  # not known from step to step
             self._rescale()
@@ -223,11 +215,11 @@ class Learner:
     ):
         """Visit rows of a block with a team of so many threads."""
         s, scores = self.settings, np.empty(self.longest, np.float32)
-        flags = self.exact, s.projection.symmetric, s.normalize
+        flags = s.projection.symmetric, s.normalize
         *data, scores, scalars = self._given(scores)
-        return together(lambda member: walk(
+        return run_team(lambda thread: block_step(
             *data, block.rows, block.XB, block.Q, block.G, block.V, block.w, scores, block.steps,
-            block.draws, lo, hi, alpha, norm2, scalars, flags, member,
+            block.draws, lo, hi, alpha, norm2, scalars, flags, thread,
         ), size)  # fmt: skip
 
     def _given(self, scores: Array) -> tuple[Any, ...]:
@@ -243,18 +235,18 @@ class Learner:
             norm = float(np.linalg.norm(self.matrix))
             alpha, norm2 = self.kept_norm / max(norm, TINY), norm**2
         size = max(1, min(n_threads(), self.most_members))
-        for lo, hi in block.strides:
-            block.catch_up(lo, hi, self.settings.projection.symmetric)
+        for lo, hi in block.sub_blocks:
+            block.apply_corrections(lo, hi, self.settings.projection.symmetric)
             v, lost, alpha, norm2, end = self._visit(block, lo, hi, alpha, norm2, size)
             violations, loss = violations + v, loss + lost
             if end < hi:
-                block.cut(end)
+                block.truncate(end)
                 return violations, loss, 1.0
         return violations, loss, alpha
 
     def _update(self, block: Block, alpha: float) -> None:
         """``M ← α (M + X_Bᵀ diag(w) V)``, symmetrised if asked, without a D×D temporary."""
-        (weighted, V), M = block.stepped(), self.matrix
+        (weighted, V), M = block.steps_taken(), self.matrix
         if not self.settings.projection.symmetric:
             multiply_into(M, weighted, V, scale=alpha, keep=alpha, left_transposed=True)
             return

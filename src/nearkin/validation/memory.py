@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from nearkin.learning.blocks import BLOCK
-from nearkin.native.intrinsics import LINE
+from nearkin.native.intrinsics import CACHE_LINE
 from nearkin.native.threads import n_threads
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.backends import EXACT_ROWS
@@ -84,7 +84,7 @@ def search_bytes(rows: int, dims: int, k: int, index: str) -> int:
 
 def _rounded_bytes(rows: int, dims: int) -> int:
     """Bytes of the rows that are compared where they are rounded."""
-    return rows * -(-dims // LINE) * LINE
+    return rows * -(-dims // CACHE_LINE) * CACHE_LINE
 
 
 def _partition_bytes(rows: int, dims: int) -> int:
