@@ -18,6 +18,7 @@ from numba.core.extending import _Intrinsic
 
 import nearkin
 from nearkin.native import jit
+from nearkin.native.threads import submit_elsewhere
 
 DOT = """
 import numpy as np
@@ -62,7 +63,7 @@ def callees(function):
 def test_the_cache_key_covers_all_callees():
     hashed, elsewhere = jit.compiled_sources(), 0
     for function in compiled_functions():
-        assert jit.cache_key(function)[1] == jit.sources_digest()
+        assert function._cache._cache_file._source_stamp[1] == jit.sources_digest()
         own = Path(inspect.getfile(function.py_func))
         for file in callees(function):
             assert file == own or file in hashed
@@ -149,10 +150,10 @@ def notice(monkeypatch):
         yield listener
 
 
-def test_compiling_is_logged_once(notice, caplog):
+def test_compiling_is_logged_once_from_any_thread(notice, caplog):
     caplog.set_level(logging.INFO, "nearkin")
     for _ in range(2):
-        double_of("nearkin.somewhere")(1)
+        submit_elsewhere(double_of("nearkin.somewhere"), 1).result()
     assert [record.message for record in caplog.records] == [jit.CompileNotice.MESSAGE]
     assert notice.seconds > 0, "numba: event 'numba:compile' is no longer sent"
 

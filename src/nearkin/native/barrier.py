@@ -24,7 +24,7 @@ _PADDING = 16  # int64 per counter: two cache lines, against false sharing
 _SPINS = 4_000  # some microseconds; a thread that takes longer may be waiting for this core
 _team_lock = Lock()
 
-if hasattr(os, "register_at_fork"):  # a fork copies a held lock, which nobody would release
+if hasattr(os, "register_at_fork"):  # a fork copies a held lock, which is never released
     os.register_at_fork(after_in_child=_team_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 

@@ -130,11 +130,6 @@ def add_to_cache_key(dispatcher: Any, extra: bytes) -> None:
     index._load_index = load_if_current
 
 
-def cache_key(dispatcher: Any) -> tuple[Any, bytes]:
-    """Stamp of the function's own file and what `add_to_cache_key` added."""
-    return dispatcher._cache._cache_file._source_stamp
-
-
 def target_features() -> frozenset[str]:
     """CPU features that numba compiles for, such as ``avx512f``; part of its cache key, too."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()

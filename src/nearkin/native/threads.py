@@ -87,7 +87,7 @@ def leave_core(core: int | None) -> None:
 
 
 def current_core() -> int | None:
-    """Core that the calling thread runs on; None where the system does not tell."""
+    """Core that the calling thread runs on; None where the system does not say."""
     return int(_libc.sched_getcpu()) if hasattr(_libc, "sched_getcpu") else None
 
 
