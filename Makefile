@@ -29,7 +29,7 @@ test: setup
 	$(BIN)/python -m pytest -n 2
 
 compiled: setup
-	$(BIN)/python tests/helpers/server.py < /dev/null
+	$(BIN)/python -m nearkin.app.warmup
 
 clean:
 	rm -rf .venv demo build dist

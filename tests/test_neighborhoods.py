@@ -18,7 +18,7 @@ def lists_and_labels(draw):
 
 @given(lists_and_labels())
 @settings(deadline=None)
-def test_symmetrised_and_split_as_the_paper_says(case):
+def test_symmetrised_and_split_as_in_the_paper(case):
     lists, labels = case
     graph = neighborhoods(lists, labels)
     expected = oracle.split(oracle.symmetrised(lists), labels)
@@ -31,7 +31,7 @@ def test_symmetrised_and_split_as_the_paper_says(case):
             assert i in [*graph.targets(j), *graph.impostors(j)]
 
 
-def test_a_graph_is_as_good_as_lists():
+def test_a_csr_graph_gives_the_same_result_as_lists():
     lists, labels = np.array([[1, 2], [0, 2], [3, 0], [1, 0]]), np.array([0, 1, 0, 1])
     indptr, indices = np.arange(5) * 2, lists.ravel()
     zeros = sparse.csr_array((np.zeros(8), indices, indptr), shape=(4, 4))  # all distances zero
@@ -40,7 +40,7 @@ def test_a_graph_is_as_good_as_lists():
     np.testing.assert_array_equal(one.indptr, other.indptr)
 
 
-def test_the_given_graph_is_left_as_it_was():
+def test_the_given_graph_is_not_modified():
     graph = sparse.csr_array((np.ones(2), np.array([2, 1]), np.array([0, 2, 2, 2])), shape=(3, 3))
     neighborhoods(graph, np.array([0, 1, 0]))
     assert graph.indices.tolist() == [2, 1]
@@ -55,17 +55,17 @@ def test_the_given_graph_is_left_as_it_was():
         ([[0.5], [1], [2]], "must be integers"),
         ([1, 2, 0], "shape"),
         (sparse.csr_array((2, 3)), r"\(3, 3\) is expected"),
-        ([[1, 2], [0], [1]], "lists of different lengths; .* n=3.*fill short lists up with -1"),
+        ([[1, 2], [0], [1]], "lists of different lengths; .* n=3.*pad short lists with -1"),
         (neighborhoods([[1], [0]], np.array([0, 1])), "neighbourhoods of 2 rows; X has 3"),
     ],
 )
-def test_bad_lists(lists, message):
+def test_invalid_lists_are_refused(lists, message):
     with pytest.raises(ValueError, match=message):
         neighborhoods(lists, np.array([0, 1, 0]))
 
 
 def changed_graph(part, place, value):
-    """A graph of ten rows, changed behind scipy's back."""
+    """A graph of ten rows, modified after scipy has validated it."""
     lists = np.array([[(i + 1) % 10, (i + 2) % 10] for i in range(10)], np.int32)
     ends = np.arange(0, 22, 2, dtype=np.int32)
     graph = sparse.csr_array((np.ones(20), lists.ravel(), ends), shape=(10, 10))
@@ -78,13 +78,13 @@ def changed_graph(part, place, value):
     [
         (("indices", 7, 10), "indices from 0 to 10; with 10 rows they must lie between 0 and 9"),
         (("indices", 7, 2**30), "indices from 0 to 1073741824"),
-        (("indices", 7, -1), "indices from -1 to 9.*a graph leaves out"),
-        (("indptr", 3, 2**20), "not a sound CSR graph .*indptr must not decrease"),
-        (("indptr", 10, 24), "not a sound CSR graph"),
-        (("indptr", 0, -4), "not a sound CSR graph"),
+        (("indices", 7, -1), "indices from -1 to 9.*a graph omits"),
+        (("indptr", 3, 2**20), "not a valid CSR graph .*indptr must not decrease"),
+        (("indptr", 10, 24), "not a valid CSR graph"),
+        (("indptr", 0, -4), "not a valid CSR graph"),
     ],
 )
-def test_graphs_that_lead_out_of_the_rows(change, message):
+def test_graphs_with_invalid_indices_are_refused(change, message):
     X, y = np.random.default_rng(0).normal(size=(10, 4)), np.arange(10) % 2
     fitted = SLNE(n_neighbors=2, max_epochs=1).fit(X, y)
     for use in (
@@ -104,7 +104,7 @@ def test_a_graph_is_not_copied():
 
 @given(lists_and_labels(), st.integers(0, 10_000))
 @settings(deadline=None)
-def test_held_out_rows_are_in_no_list(case, seed):
+def test_held_out_rows_are_in_no_neighborhood(case, seed):
     lists, labels = case
     held = np.random.default_rng(seed).random(len(lists)) < 0.3
     graph = neighborhoods(lists, labels, held=held)
@@ -115,8 +115,8 @@ def test_held_out_rows_are_in_no_list(case, seed):
     ] == [(list(targets), list(impostors)) for targets, impostors in expected]
 
 
-def with_hubs_cut(lists, hub_limit, held):
-    """Neighbours of each row, where a hub takes the lists that rank it highest: the naive form."""
+def hubs_truncated(lists, hub_limit, held):
+    """Neighbours of each row and the number of hubs, where a hub keeps its best-ranked edges."""
     n = len(lists)
     pairs = [
         (rank, i, int(j))
@@ -125,27 +125,26 @@ def with_hubs_cut(lists, hub_limit, held):
         if j not in (-1, i) and not held[i] and not held[j]
     ]
     limit = max(1, int(hub_limit * (len(pairs) / n)))
-    named_by = [[i for _, i, j in sorted(pairs) if j == row] for row in range(n)]
+    reverse = [[i for _, i, j in sorted(pairs) if j == row] for row in range(n)]
     own = [{j for _, i, j in pairs if i == row} for row in range(n)]
-    near = [sorted(own[row] | set(named_by[row][:limit])) for row in range(n)]
-    return near, sum(len(names) > limit for names in named_by)
+    near = [sorted(own[row] | set(reverse[row][:limit])) for row in range(n)]
+    return near, sum(len(edges) > limit for edges in reverse)
 
 
 @given(lists_and_labels(), st.sampled_from([1, 1.5, 2]), st.integers(0, 10_000))
 @settings(deadline=None)
-def test_hubs_as_the_naive_form_cuts_them(case, hub_limit, seed):
+def test_hubs_are_truncated_as_in_the_naive_form(case, hub_limit, seed):
     lists, labels = case
     held = np.random.default_rng(seed).random(len(lists)) < 0.2
-    lists = np.where(lists > 3, lists % 7 % len(lists), lists)  # some are named by many
+    lists = np.where(lists > 3, lists % 7 % len(lists), lists)  # some rows get a high in-degree
     graph = neighborhoods(lists, labels, held=held, hub_limit=hub_limit)
-    near, n_hubs = with_hubs_cut(lists, hub_limit, held)
+    near, n_hubs = hubs_truncated(lists, hub_limit, held)
     assert graph.n_hubs == n_hubs
     for i in range(len(lists)):
         assert sorted([*graph.targets(i), *graph.impostors(i)]) == near[i]
 
 
-def test_a_hub_that_all_rank_first_takes_its_limit():
-    """Within a place of the lists, the first rows come first."""
+def test_reverse_edges_of_equal_rank_are_kept_in_row_order():
     n = 50
     lists = np.array([[0, (i + 1) % n] for i in range(n)])
     graph = neighborhoods(lists, np.zeros(n, int), hub_limit=10)
@@ -153,10 +152,10 @@ def test_a_hub_that_all_rank_first_takes_its_limit():
     assert graph.targets(0).tolist() == list(range(1, 20))  # 10 times 97 / 50, of 49
 
 
-def test_a_hub_keeps_the_lists_that_rank_it_highest():
+def test_a_hub_keeps_the_reverse_edges_of_highest_rank():
     n, k = 30, 4
     lists = np.array([[(i + d) % n for d in range(1, k + 1)] for i in range(n)])
-    ranks = {i: (i * 7) % k for i in range(2, 26)}  # row 0 is named by all of these
+    ranks = {i: (i * 7) % k for i in range(2, 26)}  # these lists hold row 0
     for i, rank in ranks.items():
         lists[i, rank] = 0
     graph = neighborhoods(lists, np.zeros(n, int), hub_limit=3)
@@ -167,7 +166,7 @@ def test_a_hub_keeps_the_lists_that_rank_it_highest():
     assert len(others) <= 3 * k
     assert left_out
     assert all(np.flatnonzero(lists[i] == 0)[0] >= worst for i in left_out)
-    assert all(0 in graph.targets(i) for i in left_out)  # their own lists are not cut
+    assert all(0 in graph.targets(i) for i in left_out)  # their own lists stay whole
     whole = neighborhoods(lists, np.zeros(n, int))
     np.testing.assert_array_equal(whole.targets(5), graph.targets(5))
 

@@ -1,7 +1,7 @@
 """Neighbourhoods: the symmetrised graph, each row's neighbours split into targets and impostors.
 
-The only place that knows about ``i ∈ N_j ∨ j ∈ N_i``. Beside the lists it needs the graph itself
-and one more array of the size of the lists.
+The only place that implements ``i ∈ N_j ∨ j ∈ N_i``. Memory beside the lists: the graph itself and
+its reverse edges, an array of the size of the lists.
 """
 
 from dataclasses import dataclass
@@ -32,9 +32,10 @@ class Neighborhoods:
     n_targets : (n,) int32 array
         How many of them, from the front, carry row i's label.
     n_hubs : int
-        Rows that too many others had named, and that were cut short.
+        Rows whose reverse edges were truncated to the hub limit.
     cells : (n,) int32 array, optional
-        Which rows lie together, for ``shuffle="local"``; found when it is needed, if left out.
+        Each row's cell of a partition into near rows, for visits in local order; computed on
+        demand if left out.
     """
 
     indptr: NDArray[np.int64]
@@ -45,7 +46,7 @@ class Neighborhoods:
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """The three arrays, as compiled code takes them."""
+        """The three arrays, read-only, as compiled code takes them."""
         return read_only(self.indptr), read_only(self.indices), read_only(self.n_targets)
 
     @property
@@ -79,15 +80,15 @@ def neighborhoods(
     Parameters
     ----------
     neighbors : (n, k) integer array or scipy CSR graph
-        Row i's nearest rows, nearest first; ``-1`` stands for none. Only the places of a graph's
-        stored entries count, not their values. `Neighborhoods` made earlier are taken as they are.
+        Row i's nearest rows, nearest first; ``-1`` stands for none. Of a graph, only the positions
+        of stored entries count, not their values. `Neighborhoods` are returned unchanged.
     labels : (n,) integer array
     held : (n,) bool array, optional
-        Rows to leave out: no neighbours of their own, and nobody's neighbours.
+        Rows to leave out: without neighbours, and in no neighbourhood.
     hub_limit : float, optional
-        A row that more than `hub_limit` times the mean number of lists name is a hub: of those
-        lists it takes only that many as neighbours, the ones that rank it highest and, among
-        equals, those of the first rows.
+        A row whose in-degree exceeds `hub_limit` times the mean is a hub: only that many of its
+        reverse edges are kept, those from the lists that rank it highest and, at equal rank, from
+        the rows with the smallest numbers.
 
     Examples
     --------
@@ -102,10 +103,10 @@ def neighborhoods(
     indptr, indices = read_only(indptr.astype(np.int64, copy=False)), read_only(indices)
     held = read_only(np.zeros(n, bool) if held is None else held)
     codes = read_only(np.ascontiguousarray(labels, np.int64))
-    named = _times_named(indptr, indices, held)
-    last_rank, spare, n_hubs = _hubs(indptr, indices, held, named, hub_limit)
-    back = _transposed(indptr, indices, held, named, last_rank, spare)
-    graph = indptr, indices, *back, held, codes
+    in_degrees = _in_degrees(indptr, indices, held)
+    last_rank, last_quota, n_hubs = _hub_cuts(indptr, indices, held, in_degrees, hub_limit)
+    reverse = _reverse_edges(indptr, indices, held, in_degrees, last_rank, last_quota)
+    graph = indptr, indices, *reverse, held, codes
     degrees, n_targets = np.zeros(n, np.int64), np.zeros(n, np.int32)
     in_threads(partial(_count, *graph, degrees), n)
     out_indptr = np.concatenate([[0], np.cumsum(degrees)])
@@ -114,26 +115,27 @@ def neighborhoods(
     return Neighborhoods(out_indptr, out, n_targets, n_hubs, getattr(neighbors, "cells", None))
 
 
-def _hubs(  # type: ignore[no-untyped-def]
-    indptr, indices, held, named, hub_limit: float | None
+def _hub_cuts(  # type: ignore[no-untyped-def]
+    indptr, indices, held, in_degrees, hub_limit: float | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-    """For each row, how many places of a list count in full as naming it, and what is left over.
+    """For each row, at which rank its reverse edges are cut, how many of that rank are kept.
 
-    The lists that name a hub at the next place share what is left of its limit.
+    Truncates the hubs' `in_degrees` to the limit; the third result is the number of hubs.
     """
-    longest = int(np.diff(indptr).max(initial=0))
-    last_rank, spare = np.full(len(named), longest, np.int32), np.zeros(len(named), np.int32)
-    if hub_limit is None or not named.any():
-        return last_rank, spare, 0
-    limit = max(1, int(hub_limit * named.mean()))
-    hubs = np.flatnonzero(named > limit)
-    _share(_places(indptr, indices, held, hubs, longest), hubs, limit, last_rank, spare)
-    named[hubs] = limit
-    return last_rank, spare, len(hubs)
+    longest, n = int(np.diff(indptr).max(initial=0)), len(in_degrees)
+    last_rank, last_quota = np.full(n, longest, np.int32), np.zeros(n, np.int32)
+    if hub_limit is None or not in_degrees.any():
+        return last_rank, last_quota, 0
+    limit = max(1, int(hub_limit * in_degrees.mean()))
+    hubs = np.flatnonzero(in_degrees > limit)
+    by_rank = _in_degrees_by_rank(indptr, indices, held, hubs, longest)
+    _cut_at_limit(by_rank, hubs, limit, last_rank, last_quota)
+    in_degrees[hubs] = limit
+    return last_rank, last_quota, len(hubs)
 
 
 def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
-    """Check ready-made neighbour lists and give them as an (n, n) graph without self-loops."""
+    """Validated neighbour lists as an (n, n) CSR graph, without self-loops and duplicates."""
     indptr, indices = check_lists(neighbors, n)
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
     keep = (indices != row) & (indices >= 0)
@@ -141,31 +143,31 @@ def as_graph(neighbors: NeighborLists, n: int) -> sparse.csr_array:
         counts = np.bincount(row[keep], minlength=n)
         indptr, indices = np.concatenate([[0], np.cumsum(counts)]), indices[keep]
     entries = np.ones(len(indices), bool)
-    # Copies: sum_duplicates works in place.
+    # sum_duplicates works in place, hence the copies.
     graph = sparse.csr_array((entries, indices.copy(), indptr.copy()), shape=(n, n))
     graph.sum_duplicates()
     return graph
 
 
 def check_lists(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Check ready-made neighbour lists and give them as (indptr, indices), as they are."""
+    """Validate shape and indices of neighbour lists; return (indptr, indices), not copied."""
     lists = as_lists(neighbors, n)
     if isinstance(lists, Neighborhoods):
         return lists.indptr, lists.indices
     if sparse.issparse(lists):
-        check_range(lists.indices, 0, n, "a graph leaves out what is not there")
+        check_range(lists.indices, 0, n, "a graph omits missing neighbours")
         return lists.indptr, lists.indices
     check_range(lists, -1, n, "-1 stands for no neighbour")
     return np.arange(n + 1) * lists.shape[1], lists.astype(np.int32, copy=False).reshape(-1)
 
 
 def as_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
-    """`Neighborhoods`, a CSR graph or an array, of the right shape; the indices are not read."""
+    """Neighbour lists as `Neighborhoods`, CSR graph or array; checks the shape, not the indices."""
     if isinstance(neighbors, Neighborhoods):
         if len(neighbors.n_targets) != n:
             raise ValueError(
                 f"neighbors holds neighbourhoods of {len(neighbors.n_targets)} rows; X has {n}: "
-                "make them from the same rows"
+                "compute them from the same rows"
             )
         return neighbors
     return _as_csr(neighbors, n) if sparse.issparse(neighbors) else _as_array(neighbors, n)
@@ -177,11 +179,11 @@ def _as_csr(neighbors: Any, n: int) -> sparse.csr_array:
     try:
         graph = sparse.csr_array(neighbors)
         if (graph.indptr[1:] < graph.indptr[:-1]).any():
-            raise ValueError("its indptr must not decrease")
+            raise ValueError("indptr must not decrease")
     except ValueError as error:
         raise ValueError(
-            f"neighbors is not a sound CSR graph ({error}); give a scipy graph as it was made, or "
-            "an (n, k) array of row indices"
+            f"neighbors is not a valid CSR graph ({error}); pass an unmodified scipy graph, or an "
+            "(n, k) array of row indices"
         ) from None
     return graph
 
@@ -189,7 +191,7 @@ def _as_csr(neighbors: Any, n: int) -> sparse.csr_array:
 def _as_array(neighbors: Any, n: int) -> NDArray[Any]:
     expected = (
         f"an (n, k) array of row indices with n={n}, one list for each row of X, is expected: "
-        "fill short lists up with -1, or give a scipy CSR graph"
+        "pad short lists with -1, or pass a scipy CSR graph"
     )
     try:
         lists = np.asanyarray(neighbors)
@@ -201,7 +203,7 @@ def _as_array(neighbors: Any, n: int) -> NDArray[Any]:
 
 
 def check_range(indices: NDArray[Any], low: int, n: int, remark: str, among: str = "rows") -> None:
-    """Refuse indices that are no rows: compiled code would read beyond its arrays."""
+    """Raise if an index is not in ``low:n``: compiled code would read beyond its arrays."""
     if not np.issubdtype(indices.dtype, np.integer):
         raise ValueError(f"neighbors holds {indices.dtype}; row indices must be integers")
     if not indices.size:
@@ -215,49 +217,49 @@ def check_range(indices: NDArray[Any], low: int, n: int, remark: str, among: str
 
 
 @compiled(fastmath=False)
-def _times_named(indptr, indices, held):  # type: ignore[no-untyped-def]
-    named = np.zeros(len(held), np.int64)
+def _in_degrees(indptr, indices, held):  # type: ignore[no-untyped-def]
+    degrees = np.zeros(len(held), np.int64)
     for i in range(len(held)):
         if not held[i]:
             for j in indices[indptr[i] : indptr[i + 1]]:
                 if j >= 0 and j != i and not held[j]:
-                    named[j] += 1
-    return named
+                    degrees[j] += 1
+    return degrees
 
 
 @compiled(fastmath=False)
-def _places(indptr, indices, held, hubs, longest):  # type: ignore[no-untyped-def]
-    """How often each hub is named at each place of a list."""
+def _in_degrees_by_rank(indptr, indices, held, hubs, longest):  # type: ignore[no-untyped-def]
+    """How many lists hold each hub at each rank."""
     number = np.full(len(held), -1, np.int64)
     for h in range(len(hubs)):
         number[hubs[h]] = h
-    places = np.zeros((len(hubs), longest), np.int32)
+    by_rank = np.zeros((len(hubs), longest), np.int32)
     for i in range(len(held)):
         if not held[i]:
             for rank in range(indptr[i + 1] - indptr[i]):
                 j = indices[indptr[i] + rank]
                 if j >= 0 and j != i and number[j] >= 0:
-                    places[number[j], rank] += 1
-    return places
+                    by_rank[number[j], rank] += 1
+    return by_rank
 
 
 @compiled(fastmath=False)
-def _share(places, hubs, limit, last_rank, spare):  # type: ignore[no-untyped-def]
-    """Whole places of a list while the limit allows; a hub is named more often than that."""
+def _cut_at_limit(by_rank, hubs, limit, last_rank, last_quota):  # type: ignore[no-untyped-def]
+    """Keep whole ranks while the limit allows, and the rest of the limit from the next rank."""
     for h in range(len(hubs)):
         rank, left = 0, limit
-        while places[h, rank] <= left:
-            left -= places[h, rank]
+        while by_rank[h, rank] <= left:  # ends: a hub's in-degree exceeds the limit
+            left -= by_rank[h, rank]
             rank += 1
-        last_rank[hubs[h]], spare[hubs[h]] = rank, left
+        last_rank[hubs[h]], last_quota[hubs[h]] = rank, left
 
 
 @compiled(fastmath=False)
-def _transposed(indptr, indices, held, named, last_rank, spare):  # type: ignore[no-untyped-def]
-    """Who names each row, in ascending order; uses up `spare`."""
-    t_indptr = np.zeros(len(named) + 1, np.int64)
-    copy(t_indptr[1:], np.cumsum(named))
-    t_indices, at = np.empty(t_indptr[-1], np.int32), t_indptr[:-1].copy()
+def _reverse_edges(indptr, indices, held, in_degrees, last_rank, last_quota):  # type: ignore[no-untyped-def]
+    """The lists that hold each row, ascending, as (indptr, indices); uses up `last_quota`."""
+    r_indptr = np.zeros(len(in_degrees) + 1, np.int64)
+    copy(r_indptr[1:], np.cumsum(in_degrees))
+    r_indices, at = np.empty(r_indptr[-1], np.int32), r_indptr[:-1].copy()
     for i in range(len(held)):
         if not held[i]:
             for rank in range(indptr[i + 1] - indptr[i]):
@@ -265,23 +267,23 @@ def _transposed(indptr, indices, held, named, last_rank, spare):  # type: ignore
                 if j < 0 or j == i or held[j] or rank > last_rank[j]:
                     continue
                 if rank == last_rank[j]:
-                    if spare[j] == 0:
+                    if last_quota[j] == 0:
                         continue
-                    spare[j] -= 1
-                t_indices[at[j]] = i
+                    last_quota[j] -= 1
+                r_indices[at[j]] = i
                 at[j] += 1
-    return t_indptr, t_indices
+    return r_indptr, r_indices
 
 
 @compiled(fastmath=False)
-def _union(own, i, named_by, held, out):  # type: ignore[no-untyped-def]
-    """Row i's own list and those who name it, ascending, without repetition; the length."""
+def _union(own, i, reverse, held, out):  # type: ignore[no-untyped-def]
+    """Merge row i's list and its reverse edges, ascending and unique; return their number."""
     n = 0
     for j in own:
         if j >= 0 and j != i and not held[j]:
             out[n] = j
             n += 1
-    for j in named_by:
+    for j in reverse:
         out[n] = j
         n += 1
     both = np.sort(out[:n])
@@ -294,33 +296,34 @@ def _union(own, i, named_by, held, out):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=False)
-def _room(indptr, t_indptr, lo, hi):  # type: ignore[no-untyped-def]
-    most = 0
+def _union_buffer(indptr, r_indptr, lo, hi):  # type: ignore[no-untyped-def]
+    """A buffer for the longest union of the rows ``lo:hi``."""
+    longest = 0
     for i in range(lo, hi):
-        most = max(most, indptr[i + 1] - indptr[i] + t_indptr[i + 1] - t_indptr[i])
-    return np.empty(most, np.int32)
+        longest = max(longest, indptr[i + 1] - indptr[i] + r_indptr[i + 1] - r_indptr[i])
+    return np.empty(longest, np.int32)
 
 
 @compiled(fastmath=False)
-def _count(indptr, indices, t_indptr, t_indices, held, labels, degrees, lo, hi):  # type: ignore[no-untyped-def]
-    row = _room(indptr, t_indptr, lo, hi)
+def _count(indptr, indices, r_indptr, r_indices, held, labels, degrees, lo, hi):  # type: ignore[no-untyped-def]
+    row = _union_buffer(indptr, r_indptr, lo, hi)
     for i in range(lo, hi):
         if not held[i]:
             own = indices[indptr[i] : indptr[i + 1]]
-            degrees[i] = _union(own, i, t_indices[t_indptr[i] : t_indptr[i + 1]], held, row)
+            degrees[i] = _union(own, i, r_indices[r_indptr[i] : r_indptr[i + 1]], held, row)
 
 
 @compiled(fastmath=False)
 def _fill(  # type: ignore[no-untyped-def]
-    indptr, indices, t_indptr, t_indices, held, labels, out_indptr, out, n_targets, lo, hi
+    indptr, indices, r_indptr, r_indices, held, labels, out_indptr, out, n_targets, lo, hi
 ):
-    """Row by row: the neighbours, targets before impostors."""
-    row = _room(indptr, t_indptr, lo, hi)
+    """Fill the graph row by row, targets before impostors."""
+    row = _union_buffer(indptr, r_indptr, lo, hi)
     for i in range(lo, hi):
         if held[i]:
             continue
         own = indices[indptr[i] : indptr[i + 1]]
-        m = _union(own, i, t_indices[t_indptr[i] : t_indptr[i + 1]], held, row)
+        m = _union(own, i, r_indices[r_indptr[i] : r_indptr[i + 1]], held, row)
         at = out_indptr[i]
         for same in (True, False):
             for j in row[:m]:

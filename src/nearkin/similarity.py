@@ -8,8 +8,10 @@ from sklearn.utils import TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin.learning.constraints import along, components
+from nearkin.learning.constraints import components
+from nearkin.learning.objective import edge_scores, objective
 from nearkin.native import pairs
+from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors import nearest
 
@@ -71,7 +73,7 @@ class BilinearSimilarity:
     @available_if(_is_psd)
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return ``XLᵀ``, in which the plain dot product is the learned similarity."""
-        return along(self._rows(X), self.components_)
+        return project_rows(self._rows(X), self.components_)
 
     @available_if(_is_psd)
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float32]:
@@ -103,5 +105,5 @@ class NeighborhoodSimilarity(BilinearSimilarity):
         if neighbors is None:
             neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[1]  # type: ignore[attr-defined]
         graph = neighborhoods(neighbors, labels).arrays
-        scores = pairs.edge_scores(rows, graph, self.matrix_)
-        return pairs.objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]
+        scores = edge_scores(rows, graph, self.matrix_)
+        return objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ from nearkin.learning.sampling import RuleName, SamplingRule, as_rule
 from nearkin.learning.state import Course, Journal
 from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
-from nearkin.native.vectors import CACHE
+from nearkin.native.vectors import CACHE_BYTES
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors.search import nearest, no_more_than_rows
 from nearkin.similarity import NeighborhoodSimilarity
@@ -421,7 +421,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         return Trainer(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
 
     def _quantizes(self, n: int, D: int) -> bool:
-        return self._execution.quantizes(self._rule.extreme, n, D, CACHE)
+        return self._execution.quantizes(self._rule.extreme, n, D, CACHE_BYTES)
 
     def _taken(self, rows: NDArray[np.float32]) -> int:
         """Visits so far, t − 1; models of earlier versions know their epochs only."""

@@ -63,11 +63,10 @@ def algorithm_1(
     draws=None,
     symmetric=False,
     normalize=False,
-    batch_size=1,
     compared=None,
     few=16,
 ):
-    """Algorithm 1, literally; a batch is the sum of its rows' steps, projected once.
+    """Algorithm 1, literally.
 
     `compared`: other rows for the scores, and for steps along more than `few` rows.
     """
@@ -79,9 +78,7 @@ def algorithm_1(
     losses = []
     for epoch in range(epochs):
         order = np.arange(n) if orders is None else orders[epoch]
-        pending, waiting, loss = np.zeros_like(M), 0, 0.0
-        usable = sum(bool(a and b) for a, b in hoods)
-        seen = 0
+        seen, loss = 0, 0.0
         for place, i in enumerate(order):
             rho = step_size / np.sqrt((t - 1) / n + 1)
             t += 1
@@ -95,15 +92,11 @@ def algorithm_1(
             )
             loss += lost
             R = Z if np.count_nonzero(ct) + np.count_nonzero(ci) > few else X
-            pending += rho * np.outer(X[i], ct @ R[targets] + ci @ R[impostors])
-            waiting += 1
-            if waiting == batch_size or seen == usable:
-                M = M + pending
-                if symmetric:
-                    M = (M + M.T) / 2
-                if normalize:
-                    M = M * (kept / np.linalg.norm(M))
-                pending, waiting = np.zeros_like(M), 0
+            M = M + rho * np.outer(X[i], ct @ R[targets] + ci @ R[impostors])
+            if symmetric:
+                M = (M + M.T) / 2
+            if normalize:
+                M = M * (kept / np.linalg.norm(M))
         losses.append(loss / max(seen, 1))
     return M, losses
 

@@ -12,6 +12,8 @@ import signal
 import sys
 import traceback
 
+from nearkin.app.warmup import compile_all
+
 
 def main():
     for name in ("nearkin.cli", "nearkin.tuning", "nearkin.slde", "nearkin.app.pipeline",
@@ -20,24 +22,12 @@ def main():
                  "matplotlib.figure", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin",
                  "PIL.JpegImagePlugin", "sklearn.svm"):  # fmt: skip
         importlib.import_module(name)
-    warm()
+    compile_all()  # children inherit the loaded code
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
             run(**json.loads(line))
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-
-
-def warm():
-    """Load the compiled code of learning, on too few rows for threads; children inherit it."""
-    import numpy as np
-
-    from nearkin.slne import SLNE
-
-    X, y = np.eye(8, dtype=np.float32), np.arange(8) % 2
-    model = SLNE(n_neighbors=2, max_epochs=1, random_state=0).fit(X, y)
-    model.objective(X, y)
-    model.neighbor_scores(X, X, np.zeros((8, 2), np.int32))
 
 
 def run(arguments, out, err, cwd=None, place=None, limit=None):

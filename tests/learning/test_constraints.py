@@ -2,18 +2,9 @@ import numpy as np
 import pytest
 
 from nearkin import SLNE, Constraint, Preprocess
-from nearkin.learning.constraints import along
 from samples import blobs
 
 rng = np.random.default_rng
-
-
-@pytest.mark.parametrize("dims", [1, 2, 3, 7, 64])
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_rows_along_directions(n, dims):
-    rows, directions = rng(0).normal(size=(20, dims)), rng(1).normal(size=(n, dims))
-    found = along(rows.astype(np.float32), directions.astype(np.float32))
-    np.testing.assert_allclose(found, rows @ directions.T, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Threads that work on one row together."""
+"""Teams of threads that process one row together."""
 
 import itertools
 
@@ -8,24 +8,25 @@ import pytest
 from nearkin.learning import trainer
 from nearkin.learning.sampling import RULES
 from nearkin.native import threads
-from nearkin.native.barrier import Member, meet, share, together
+from nearkin.native.barrier import TeamThread, barrier_state, barrier_wait, run_team, thread_range
 from nearkin.native.threads import cores, limited
 from nearkin.neighbors import nearest
 from samples import blobs, slne
 
 
 @pytest.fixture
-def worth(monkeypatch):
-    """Small rows are worth a team, too."""
-    monkeypatch.setattr(trainer, "WORTH_A_MEMBER", (1, 1))
+def teams_for_small_rows(monkeypatch):
+    monkeypatch.setattr(trainer, "NEIGHBORS_A_THREAD", 1)
+    monkeypatch.setattr(trainer, "NUMBERS_A_THREAD", 1)
 
 
+@pytest.mark.usefixtures("teams_for_small_rows")
 @pytest.mark.parametrize(
     ("rule", "symmetric", "normalize", "rounded"),
     list(itertools.product(RULES, [False, True], [False, True], [False, True])),
 )
-def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, normalize, rounded):
-    X, y = blobs(n=100, dims=257, spread=2)  # neither they nor their five lines can be divided
+def test_any_number_of_threads_gives_the_same_matrix(rule, symmetric, normalize, rounded):
+    X, y = blobs(n=100, dims=257, spread=2)  # neither columns nor cache lines divide evenly
     lists = nearest(X, 20)[1]
 
     def learned(threads):
@@ -42,53 +43,53 @@ def test_any_number_of_threads_gives_the_same_matrix(worth, rule, symmetric, nor
     np.testing.assert_array_equal(learned(cores() + 1), alone)
 
 
-def test_shares_cover_everything_once():
+def test_thread_ranges_partition_the_range():
     for size, n in itertools.product([1, 2, 3], [0, 1, 2, 7]):
-        edges = [share(Member(m, size, np.zeros((4, 8), np.int64)), n) for m in range(size)]
-        assert edges[0][0] == 0
-        assert edges[-1][1] == n
-        assert all(a[1] == b[0] for a, b in itertools.pairwise(edges))
+        ranges = [thread_range(TeamThread(t, size, barrier_state(size)), n) for t in range(size)]
+        assert ranges[0][0] == 0
+        assert ranges[-1][1] == n
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(ranges))
 
 
-def test_nobody_goes_on_before_all_have_come():
+def test_no_thread_passes_the_barrier_before_all_have_arrived():
     size = cores() + 1
-    told = np.zeros((100, size), np.int64)
-    late = []
+    arrived = np.zeros((100, size), np.int64)
+    missing = []
 
-    def work(member):
+    def work(thread):
         for time in range(100):
-            told[time, member.number] = 1
-            meet(member)
-            late.append(size - told[time].sum())
+            arrived[time, thread.id] = 1
+            barrier_wait(thread)
+            missing.append(size - arrived[time].sum())
 
-    together(work, size)
-    assert late == [0] * (100 * size)
+    run_team(work, size)
+    assert missing == [0] * (100 * size)
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_member_that_fails_lets_the_others_go(failing):
-    def work(member):
-        if member.number == failing:
-            raise MemoryError("no room")
-        meet(member)
+def test_an_exception_in_one_thread_releases_the_others(failing):
+    def work(thread):
+        if thread.id == failing:
+            raise MemoryError("out of memory")
+        barrier_wait(thread)
 
-    with pytest.raises(MemoryError, match="no room"):
-        together(work, 2)
-    assert together(lambda member: member.size, 2) == 2
-
-
-def test_a_second_team_works_alone():
-    assert together(lambda _: together(lambda member: member.size, 2), 2) == 1
+    with pytest.raises(MemoryError, match="out of memory"):
+        run_team(work, 2)
+    assert run_team(lambda thread: thread.size, 2) == 2
 
 
-def test_being_kept_on_a_core_is_no_failure(monkeypatch):
+def test_a_nested_team_has_one_thread():
+    assert run_team(lambda _: run_team(lambda thread: thread.size, 2), 2) == 1
+
+
+def test_a_team_works_where_affinities_are_forbidden(monkeypatch):
     def forbidden(*_):
         raise PermissionError
 
-    monkeypatch.setattr(threads, "_core", lambda: 0)
+    monkeypatch.setattr(threads, "current_core", lambda: 0)
     monkeypatch.setattr(threads.os, "sched_setaffinity", forbidden, raising=False)
-    assert together(lambda member: member.size, 2) == 2
+    assert run_team(lambda thread: thread.size, 2) == 2
 
 
-def test_more_members_than_threads_are_not_asked_for():
-    assert together(lambda member: member.size, 1_000) == cores() + 1
+def test_a_team_is_no_larger_than_the_pool_allows():
+    assert run_team(lambda thread: thread.size, 1_000) == cores() + 1

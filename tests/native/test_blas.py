@@ -1,10 +1,11 @@
 """Matrix products in place against numpy's."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin.native.blas import multiply_into
+from nearkin.native.blas import multiply_into, project_rows
 
 SIZES = st.integers(0, 9)
 
@@ -12,7 +13,7 @@ SIZES = st.integers(0, 9)
 @given(SIZES, SIZES, SIZES, st.booleans(), st.booleans(), st.integers(1, 5))
 @settings(deadline=None, max_examples=200)
 def test_products_of_any_shape(m, n, depth, left, right, panel):
-    """Rows that a mask has picked, too: of few of them numpy keeps odd strides."""
+    """Also with rows picked by a mask, whose strides numpy leaves undefined if they are few."""
     rng = np.random.default_rng(m + 10 * n + 100 * depth)
     A, B, out = (rng.normal(size=size).astype(np.float32)
                  for size in ((m, depth), (depth, n), (m, n)))  # fmt: skip
@@ -27,8 +28,17 @@ def test_products_of_any_shape(m, n, depth, left, right, panel):
     np.testing.assert_allclose(out, expected, atol=1e-4)
 
 
-def test_errors_of_blas_would_be_seen(capfd):
+def test_empty_factors_cause_no_blas_errors(capfd):
     out = np.zeros((3, 3), np.float32)
     multiply_into(out, np.ones((0, 3), np.float32), np.ones((0, 3), np.float32), keep=1,
                   left_transposed=True)  # fmt: skip
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3, 7, 64])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_projected_rows(n, dims):
+    rng = np.random.default_rng(0)
+    rows, directions = rng.normal(size=(20, dims)), rng.normal(size=(n, dims))
+    found = project_rows(rows.astype(np.float32), directions.astype(np.float32))
+    np.testing.assert_allclose(found, rows @ directions.T, rtol=1e-5, atol=1e-5)

@@ -1,11 +1,17 @@
-"""Products in registers against numpy's."""
+"""Packed matrix products against numpy's."""
 
 import numpy as np
 import pytest
 
-from nearkin.learning.pipeline import _copy_rows
-from nearkin.native.gemm import add_product, multiply, pack, unpack
-from nearkin.native.intrinsics import TILE_COLUMNS, TILE_ROWS
+from nearkin.native.gemm import (
+    TILE_COLUMNS,
+    TILE_ROWS,
+    add_product,
+    multiply,
+    pack,
+    pack_rows,
+    unpack,
+)
 
 
 def packed_rows(A):
@@ -14,7 +20,7 @@ def packed_rows(A):
     slices = np.zeros((n // TILE_ROWS, depth, TILE_ROWS), np.float32)
     columns = np.zeros((-(-n // TILE_COLUMNS), depth, TILE_COLUMNS), np.float32)
     for s in range(len(slices)):
-        _copy_rows(A, np.arange(s * TILE_ROWS, (s + 1) * TILE_ROWS), s, slices, columns)
+        pack_rows(A, np.arange(s * TILE_ROWS, (s + 1) * TILE_ROWS), s, slices, columns)
     return slices, columns
 
 
@@ -37,10 +43,10 @@ def test_products(depth, columns, keep):
         multiply(out, packed_rows(A)[0], panels, 1, 3, p, depth, keep)
     expected = A @ B + keep
     np.testing.assert_allclose(out[TILE_ROWS:, :columns], expected[TILE_ROWS:], atol=1e-5)
-    assert (out[:TILE_ROWS] == 1).all()  # not asked for
+    assert (out[:TILE_ROWS] == 1).all()  # rows of other slices
 
 
-def test_rows_with_rows():
+def test_products_of_rows_with_each_other():
     A = np.random.default_rng(0).normal(size=(2 * TILE_COLUMNS, 33)).astype(np.float32)
     slices, columns = packed_rows(A)
     out = np.empty((len(A), len(A)), np.float32)
@@ -49,14 +55,14 @@ def test_rows_with_rows():
     np.testing.assert_allclose(out, A @ A.T, atol=1e-4)
 
 
-def test_adding_to_a_packed_matrix_and_back():
+def test_a_product_added_to_a_packed_matrix():
     rng = np.random.default_rng(0)
     M = rng.normal(size=(2 * TILE_ROWS, TILE_COLUMNS + 3)).astype(np.float32)
     A = rng.normal(size=(2 * TILE_ROWS, 9)).astype(np.float32)
     B = rng.normal(size=(9, TILE_COLUMNS + 3)).astype(np.float32)
     panels, right = packed(M), packed(B)
     for p in range(len(panels)):
-        add_product(panels, packed_rows(A)[0], right, p, 5)  # of nine steps the first five
+        add_product(panels, packed_rows(A)[0], right, p, 5)  # the first five of nine entries
     out = np.empty_like(M)
     unpack(out, panels)
     np.testing.assert_allclose(out, M + A[:, :5] @ B[:5], atol=1e-5)

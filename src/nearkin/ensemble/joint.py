@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.ensemble.projections import Projection
-from nearkin.native import pairs
+from nearkin.learning.objective import edge_scores, objective
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods
 
@@ -61,7 +61,7 @@ class JointMember:
 
     def edges(self, rows: Array, hoods: Neighborhoods) -> Array:
         """What the member adds to the score of every edge."""
-        return np.float32(self.weight) * pairs.edge_scores(rows, hoods.arrays, self.matrix)
+        return np.float32(self.weight) * edge_scores(rows, hoods.arrays, self.matrix)
 
 
 def _update(
@@ -70,10 +70,10 @@ def _update(
     """One member's turn; `total`, the ensemble's score of every edge, is kept up to date."""
     rows = member.rows(X)
     others = total - member.edges(rows, hoods)
-    before = pairs.objective(hoods.arrays, total, margin)
+    before = objective(hoods.arrays, total, margin)
     changed = replace(member, matrix=_epoch(rows, hoods, member, others, turn))
     new = others + changed.edges(rows, hoods)
-    after = pairs.objective(hoods.arrays, new, margin)
+    after = objective(hoods.arrays, new, margin)
     if after < before:
         total[:], member.matrix = new, changed.matrix
     return {"before": before, "after": after, "kept": after < before}

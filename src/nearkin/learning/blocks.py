@@ -8,18 +8,19 @@ from numpy.typing import NDArray
 
 from nearkin.native.blas import multiply_into
 
-# Measured (benchmarks/learner.py): larger blocks spread the traffic over M, against more products
-# of rows with each other.
+# Measured (benchmarks/learner.py): larger blocks amortise the traffic over M, but need more
+# products of rows with each other.
 BLOCK = 256
-# Larger strides spread the cost of entering compiled code, against more corrections per row.
-STRIDE = 64
-MOST = 0.8  # of a block's rows; where fewer took a step, copying these out is worth it
+# Larger sub-blocks amortise the entry into compiled code, but need more corrections per row.
+SUB_BLOCK = 64
+# Share of rows with a step, above which they are not copied out for the update of M.
+DENSE = 0.8
 
 Array = NDArray[np.float32]
 
 
 class Block:
-    """Rows, what their steps need and what they leave behind.
+    """Rows of a block, what their steps need, and the steps themselves.
 
     Attributes
     ----------
@@ -34,25 +35,25 @@ class Block:
         self.XB, self.rows, self.steps, self.draws = XB, rows, steps, draws
         self.Q, self.V = np.empty_like(XB), np.empty_like(XB)
         self.w = np.zeros(len(XB), np.float32)
-        self.G = np.empty((0, 0), np.float32)
+        self.G = np.empty((len(XB), len(XB)), np.float32)
 
     def __len__(self) -> int:
         return len(self.XB)
 
-    def fill_products(self) -> None:
-        """Fill what exact steps need of G: the products of each row with those before it."""
-        self.G = np.empty((len(self), len(self)), np.float32)
-        for lo, hi in self.strides:
+    def fill_products(self, M: Array) -> None:
+        """Compute Q, and of G the products of each row with the rows before it."""
+        multiply_into(self.Q, self.XB, M)
+        for lo, hi in self.sub_blocks:
             multiply_into(self.G[lo:hi, :hi], self.XB[lo:hi], self.XB[:hi], right_transposed=True)
 
     @property
-    def strides(self) -> Iterator[tuple[int, int]]:
-        """Rows that catch up with those before them at once."""
-        for lo in range(0, len(self), STRIDE):
-            yield lo, min(lo + STRIDE, len(self))
+    def sub_blocks(self) -> Iterator[tuple[int, int]]:
+        """Ranges of rows that get the corrections of all earlier ones in one product."""
+        for lo in range(0, len(self), SUB_BLOCK):
+            yield lo, min(lo + SUB_BLOCK, len(self))
 
-    def catch_up(self, lo: int, hi: int, symmetric: bool) -> None:
-        """Add to ``Q[lo:hi]`` what the steps before `lo` changed: ``w_a (x_b·x_a) v_a`` each."""
+    def apply_corrections(self, lo: int, hi: int, symmetric: bool) -> None:
+        """Add the steps before `lo` to ``Q[lo:hi]``: ``w_a (x_b·x_a) v_a`` each."""
         if lo == 0:
             return
         Q, V, w = self.Q[lo:hi], self.V[:lo], self.w[:lo]
@@ -62,12 +63,12 @@ class Block:
             multiply_into(along_v, self.XB[lo:hi], V, right_transposed=True)
             multiply_into(Q, along_v * w, self.XB[:lo], scale=0.5, keep=1)
 
-    def cut(self, n: int) -> None:
-        """Forget all but the first `n` rows."""
+    def truncate(self, n: int) -> None:
+        """Drop all but the first `n` rows."""
         self.XB, self.V, self.w = self.XB[:n], self.V[:n], self.w[:n]
 
-    def stepped(self) -> tuple[Array, Array]:
-        """The rows that took a step, times its weight, and its directions."""
+    def steps_taken(self) -> tuple[Array, Array]:
+        """Rows that took a step, times its weight, and the directions of these steps."""
         stepped = self.w != 0
-        took: Any = stepped if stepped.mean() < MOST else slice(None)
+        took: Any = stepped if stepped.mean() < DENSE else slice(None)
         return self.XB[took] * self.w[took, None], self.V[took]

@@ -85,18 +85,3 @@ def components(M: NDArray[np.float32]) -> NDArray[np.float32]:
     order = np.argsort(-values)
     kept = order[values[order] > values.max() * len(M) * np.finfo(np.float32).eps]
     return np.ascontiguousarray((vectors[:, kept] * np.sqrt(values[kept])).T, np.float32)
-
-
-def along(
-    rows: NDArray[np.float32],
-    directions: NDArray[np.float32],
-    out: NDArray[np.float32] | None = None,
-) -> NDArray[np.float32]:
-    """``rows · directionsᵀ``, where a row's result does not depend on the rows around it.
-
-    A single direction is not left to BLAS: in its product of matrix and vector the place of a row
-    decides the order of its sum.
-    """
-    if len(directions) == 1:
-        return np.einsum("nd,kd->nk", rows, directions, out=out)
-    return np.matmul(rows, directions.T, out=out)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from nearkin.learning.blocks import BLOCK
-from nearkin.native.intrinsics import LINE
+from nearkin.native.intrinsics import CACHE_LINE
 from nearkin.native.threads import n_threads
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.backends import EXACT_ROWS
@@ -77,7 +77,7 @@ def search_bytes(rows: int, dims: int, k: int, index: str) -> int:
 
 def quantized_bytes(rows: int, dims: int) -> int:
     """Bytes of the int8 copy of the rows."""
-    return rows * -(-dims // LINE) * LINE
+    return rows * -(-dims // CACHE_LINE) * CACHE_LINE
 
 
 def partition_bytes(rows: int, dims: int) -> int:

@@ -1,13 +1,13 @@
-"""Matrix products while rows are visited: some threads visit a block, the others look ahead.
+"""Superblocks: matrix products of the next block while the rows of the present one are visited.
 
-While block B is visited, the others bring M up to date with the block before and multiply it with
-the rows of the block to come; those who are through with their visits lend them a hand. What that
-product lacks, the steps of B, is added before the block's own visits, like those within a block,
+While some threads visit the rows of block B, the others add the steps of the block before to M and
+multiply it with the rows of the block after; threads that finish their visits join them. That
+product lacks the steps of B, which are added as a correction before the block's own visits,
 
     Q' += (X_B' X_Bᵀ) diag(w) V,
 
-so that every row still sees all steps before its own: Algorithm 1, exactly. A stretch of many
-blocks is one call of compiled code, in which threads meet after every block.
+so that every row still sees all steps before its own: Algorithm 1, exactly. A superblock of many
+blocks is one call of compiled code, with a barrier after every block.
 """
 
 from typing import Any, NamedTuple
@@ -15,155 +15,182 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.learning.step import walk
-from nearkin.native.barrier import Member, meet, meeting_place, share, together
-from nearkin.native.gemm import add_product, multiply, pack, unpack
-from nearkin.native.intrinsics import TILE_COLUMNS, TILE_ROWS, claim
-from nearkin.native.vectors import ask_for, copy, jit
+from nearkin.learning.step import block_step
+from nearkin.native.barrier import (
+    TeamThread,
+    abort_barrier,
+    barrier_state,
+    barrier_wait,
+    run_team,
+    thread_range,
+)
+from nearkin.native.gemm import (
+    TILE_COLUMNS,
+    TILE_ROWS,
+    add_product,
+    multiply,
+    pack,
+    pack_rows,
+    unpack,
+)
+from nearkin.native.intrinsics import fetch_add
+from nearkin.native.vectors import copy, jit
 
-# A multiple of both sides of a tile. Measured: larger blocks mean more corrections a row.
+# A multiple of both sides of a tile. Measured: larger blocks need more corrections per row.
 BLOCK = 48
 
 Array = NDArray[np.float32]
 
 
-class Room(NamedTuple):
-    """What a stretch works in. Of what belongs to a block there are as many as are in use at once.
+class Workspace(NamedTuple):
+    """Buffers of a superblock; a leading axis of 2 or 3 is for the blocks in use at once.
 
-    `panels` are M; `slices` a block's rows, `columns` the same as right factors. `G` and `across`
-    are their products with each other and with the rows of the block before. `V` are the directions
-    of a block's steps; `took`, `weighted` and `along` its rows that took one, these rows times the
-    weights `w`, and the directions, packed. `shares` are the weights of steps in a correction.
+    Attributes
+    ----------
+    M_panels : M, packed
+    slices, columns : a block's rows, packed as left and as right factor
+    G, cross : their products with each other, and with the rows of the block before
+    Q, V, w : products with M, directions and weights of the steps (see `blocks.Block`)
+    stepped : positions of the rows that took a step; the last entry is their number
+    weighted, directions : these rows times `w`, and their rows of `V`, packed
+    coefficients : of the steps in a correction, packed
     """
 
-    panels: Array
+    M_panels: Array
     slices: Array
     columns: Array
     G: Array
-    across: Array
+    cross: Array
     Q: Array
     V: Array
     w: Array
-    took: NDArray[np.int64]
+    stepped: NDArray[np.int64]
     weighted: Array
-    along: Array
-    shares: Array
+    directions: Array
+    coefficients: Array
 
 
-def make_room(dims: int) -> Room:
-    """Room for stretches of rows of so many dimensions."""
-    panels, parts, of_rows = -(-dims // TILE_COLUMNS), BLOCK // TILE_COLUMNS, -(-dims // TILE_ROWS)
+def make_workspace(dims: int) -> Workspace:
+    """Allocate the workspace for rows of `dims` columns."""
+    panels, row_slices = -(-dims // TILE_COLUMNS), -(-dims // TILE_ROWS)
     slices, width = BLOCK // TILE_ROWS, panels * TILE_COLUMNS
     shapes = {
-        "panels": (panels, of_rows * TILE_ROWS, TILE_COLUMNS),
+        "M_panels": (panels, row_slices * TILE_ROWS, TILE_COLUMNS),
         "slices": (3, slices, dims, TILE_ROWS),
-        "columns": (3, parts, dims, TILE_COLUMNS),
+        "columns": (3, BLOCK // TILE_COLUMNS, dims, TILE_COLUMNS),
         "G": (2, BLOCK, BLOCK),
-        "across": (2, BLOCK, BLOCK),
+        "cross": (2, BLOCK, BLOCK),
         "Q": (2, BLOCK, width),
         "V": (BLOCK, width),
         "w": (2, BLOCK),
-        "weighted": (2, of_rows, BLOCK, TILE_ROWS),
-        "along": (2, panels, BLOCK, TILE_COLUMNS),
-        "shares": (slices, BLOCK, TILE_ROWS),
+        "weighted": (2, row_slices, BLOCK, TILE_ROWS),
+        "directions": (2, panels, BLOCK, TILE_COLUMNS),
+        "coefficients": (slices, BLOCK, TILE_ROWS),
     }
-    made = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    return Room(took=np.zeros((2, BLOCK + 1), np.int64), **made)
+    buffers = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    return Workspace(stepped=np.zeros((2, BLOCK + 1), np.int64), **buffers)
 
 
-def take_ahead(
-    M: Array, room: Room, given: tuple[Any, ...], visits: tuple[Any, ...], threads: int,
+def run_superblock(
+    M: Array, space: Workspace, data: tuple[Any, ...], visits: tuple[Any, ...], threads: int,
     visitors: int,
 ) -> tuple[int, float]:  # fmt: skip
     """Take the steps of some rows; return the number of violations and the summed loss.
 
-    `given` and `visits` are what `_walk.walk` wants to know of all rows (X, rounded, graph,
-    offsets, scores, settings) and of those to visit (rows, steps, draws). `M` is whole at the end.
+    Parameters
+    ----------
+    M : updated in place
+    data : (X, quantized, graph, offsets, scores, settings), see `step.block_step`
+    visits : (rows, steps, draws) of the rows to visit
+    threads, visitors : size of the team, and how many of it visit rows
     """
-    pack(M, room.panels)
-    claims = np.zeros(-(-len(visits[0]) // BLOCK) + 3, np.int64)
-    met = meeting_place(visitors)
+    pack(M, space.M_panels)
+    tasks = np.zeros(-(-len(visits[0]) // BLOCK) + 3, np.int64)
+    arrivals = barrier_state(visitors)
 
-    def work(member: Member) -> tuple[int, float]:
-        visitor = Member(member.number, min(visitors, member.size), met)
+    def work(thread: TeamThread) -> tuple[int, float]:
+        visitor = TeamThread(thread.id, min(visitors, thread.size), arrivals)
         try:
-            return _stretch(room, given, visits, claims, member, visitor)
+            return _run_stages(space, data, visits, tasks, thread, visitor)
         except BaseException:
-            met[visitor.size] = 1  # nobody waits for us
+            abort_barrier(visitor)
             raise
 
-    result = together(work, threads)
-    unpack(M, room.panels)
+    result = run_team(work, threads)
+    unpack(M, space.M_panels)
     return result
 
 
 @jit
-def _stretch(room, given, visits, claims, member, visitor):  # type: ignore[no-untyped-def]
+def _run_stages(space, data, visits, tasks, thread, visitor):  # type: ignore[no-untyped-def]
     """Stage s visits block s, adds the steps of s − 1 to M, and prepares s + 1 and s + 2."""
-    blocks = len(claims) - 3
+    blocks = len(tasks) - 3
     violations, loss = 0, 0.0
     for stage in range(-2, blocks + 1):
-        if 0 <= stage < blocks and visitor.number < visitor.size:
-            more, lost = _visit(room, stage, given, visits, visitor)
+        if 0 <= stage < blocks and visitor.id < visitor.size:
+            more, lost = _visit(space, stage, data, visits, visitor)
             violations, loss = violations + more, loss + lost
-        _multiply(room, stage, blocks, given[0], visits[0], claims)
-        meet(member)
+        _multiply(space, stage, blocks, data[0], visits[0], tasks)
+        barrier_wait(thread)
     return violations, loss
 
 
 @jit
-def _visit(room, stage, given, visits, visitor):  # type: ignore[no-untyped-def]
-    """Visit a block's rows, once they know of the steps of the block before."""
-    X, rounded, graph, offsets, scores, settings = given
+def _visit(space, stage, data, visits, visitor):  # type: ignore[no-untyped-def]
+    """Visit the rows of a block, after the corrections for the block before."""
+    X, quantized, graph, offsets, scores, settings = data
     rows, steps, draws = visits
     lo, hi = stage * BLOCK, min((stage + 1) * BLOCK, len(rows))
     now = stage % 2
     if stage > 0:
-        _catch_up(room, now, visitor)
-    violations, loss, _, _, _ = walk(
-        X, rounded, graph, offsets, rows[lo:hi], room.V, room.Q[now], room.G[now], room.V,
-        room.w[now], scores, steps[lo:hi], draws[lo:hi], 0, hi - lo, 1.0, 1.0, settings,
+        _apply_corrections(space, now, visitor)
+    violations, loss, _, _, _ = block_step(
+        X, quantized, graph, offsets, rows[lo:hi], space.V, space.Q[now], space.G[now], space.V,
+        space.w[now], scores, steps[lo:hi], draws[lo:hi], 0, hi - lo, 1.0, 1.0, settings,
         (False, False), visitor,
     )  # fmt: skip
-    meet(visitor)
-    if visitor.number == 0:
-        _keep_steps(room, now, X, rows[lo:hi])
+    barrier_wait(visitor)
+    if visitor.id == 0:
+        _pack_steps(space, now, X, rows[lo:hi])
     return violations, loss
 
 
 @jit
-def _catch_up(room, now, visitor):  # type: ignore[no-untyped-def]
-    """Add to the block's Q what the steps of the block before changed."""
-    across, took, w = room.across[now], room.took[1 - now], room.w[1 - now]
-    steps = took[BLOCK]
-    first, last = share(visitor, len(room.shares))
+def _apply_corrections(space, now, visitor):  # type: ignore[no-untyped-def]
+    """Add the steps of the block before to the block's Q."""
+    cross, stepped, w = space.cross[now], space.stepped[1 - now], space.w[1 - now]
+    steps = stepped[BLOCK]
+    first, last = thread_range(visitor, len(space.coefficients))
     for s in range(first, last):
         for n in range(steps):
             for r in range(TILE_ROWS):
-                room.shares[s, n, r] = across[s * TILE_ROWS + r, took[n]] * w[took[n]]
-        for p in range(len(room.panels)):
-            multiply(room.Q[now], room.shares, room.along[1 - now], s, s + 1, p, steps, True)
-    meet(visitor)
+                value = cross[s * TILE_ROWS + r, stepped[n]] * w[stepped[n]]
+                space.coefficients[s, n, r] = value
+        for p in range(len(space.M_panels)):
+            directions = space.directions[1 - now]
+            multiply(space.Q[now], space.coefficients, directions, s, s + 1, p, steps, True)
+    barrier_wait(visitor)
 
 
 @jit
-def _keep_steps(room, now, X, rows):  # type: ignore[no-untyped-def]
-    """Pack the steps of a block: ``M += weightedᵀ · along``. The last of `took` is their number."""
-    took, w, weighted, along = room.took[now], room.w[now], room.weighted[now], room.along[now]
+def _pack_steps(space, now, X, rows):  # type: ignore[no-untyped-def]
+    """Pack the steps of a block: ``M += weightedᵀ · directions``."""
+    stepped, w = space.stepped[now], space.w[now]
+    weighted, directions = space.weighted[now], space.directions[now]
     steps = 0
     for b in range(len(rows)):
         if w[b] != 0:
-            took[steps] = b
-            _keep_row(X[rows[b]], w[b], weighted, steps)
-            for p in range(len(along)):
-                copy(along[p, steps], room.V[b, p * TILE_COLUMNS : (p + 1) * TILE_COLUMNS])
+            stepped[steps] = b
+            _pack_scaled(X[rows[b]], w[b], weighted, steps)
+            for p in range(len(directions)):
+                copy(directions[p, steps], space.V[b, p * TILE_COLUMNS : (p + 1) * TILE_COLUMNS])
             steps += 1
-    took[BLOCK] = steps
+    stepped[BLOCK] = steps
 
 
 @jit
-def _keep_row(x, scale, slices, k):  # type: ignore[no-untyped-def]
-    """Fill place `k` of all slices with a scaled row; the loop over a tile's side is unrolled."""
+def _pack_scaled(x, scale, slices, k):  # type: ignore[no-untyped-def]
+    """Pack a scaled row as entry `k` of all slices; the loop over a tile's rows is unrolled."""
     for s in range(len(x) // TILE_ROWS):
         for r in range(TILE_ROWS):
             slices[s, k, r] = scale * x[s * TILE_ROWS + r]
@@ -172,60 +199,45 @@ def _keep_row(x, scale, slices, k):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _multiply(room, stage, blocks, X, rows, claims):  # type: ignore[no-untyped-def]
-    """Do what is left of a stage's products, together with whoever else is at them."""
-    panels, slices = len(room.panels), room.slices.shape[1]
-    task = claim(claims, stage + 2)
+def _multiply(space, stage, blocks, X, rows, tasks):  # type: ignore[no-untyped-def]
+    """Compute the stage's products; threads take tasks from a shared counter."""
+    panels, slices = len(space.M_panels), space.slices.shape[1]
+    task = fetch_add(tasks, stage + 2)
     while task < panels + slices:
         if task < panels:
-            _advance(room, stage, blocks, task)
+            _update_panel(space, stage, blocks, task)
         else:
-            _prepare(room, stage, blocks, task - panels, X, rows)
-        task = claim(claims, stage + 2)
+            _prepare_slice(space, stage, blocks, task - panels, X, rows)
+        task = fetch_add(tasks, stage + 2)
 
 
 @jit
-def _advance(room, stage, blocks, panel):  # type: ignore[no-untyped-def]
-    """Bring a panel of M up to date, and multiply it with the rows to come."""
+def _update_panel(space, stage, blocks, panel):  # type: ignore[no-untyped-def]
+    """Add the last block's steps to a panel of M, and multiply it with the next block's rows."""
     before = (stage - 1) % 2
-    if stage > 0 and room.took[before, BLOCK] > 0:
-        steps = room.took[before, BLOCK]
-        add_product(room.panels, room.weighted[before], room.along[before], panel, steps)
+    if stage > 0 and space.stepped[before, BLOCK] > 0:
+        steps = space.stepped[before, BLOCK]
+        add_product(space.M_panels, space.weighted[before], space.directions[before], panel, steps)
     if 0 <= stage + 1 < blocks:
-        slices = room.slices[(stage + 1) % 3]
-        out = room.Q[(stage + 1) % 2]
-        multiply(out, slices, room.panels, 0, len(slices), panel, slices.shape[1], False)
+        slices = space.slices[(stage + 1) % 3]
+        out = space.Q[(stage + 1) % 2]
+        multiply(out, slices, space.M_panels, 0, len(slices), panel, slices.shape[1], False)
 
 
 @jit
-def _prepare(room, stage, blocks, s, X, rows):  # type: ignore[no-untyped-def]
-    """For a slice of rows: products of those to come, and a copy of those after them."""
-    coming, depth = stage + 1, room.slices.shape[2]
+def _prepare_slice(space, stage, blocks, s, X, rows):  # type: ignore[no-untyped-def]
+    """For a slice of rows: G and cross products of the next block; pack the block after it."""
+    coming, depth = stage + 1, space.slices.shape[2]
     if 0 <= coming < blocks:
-        slices = room.slices[coming % 3]
-        for p in range(room.columns.shape[1]):
+        slices = space.slices[coming % 3]
+        for p in range(space.columns.shape[1]):
             if p * TILE_COLUMNS < (s + 1) * TILE_ROWS:
-                own = room.columns[coming % 3]
-                multiply(room.G[coming % 2], slices, own, s, s + 1, p, depth, False)
+                own = space.columns[coming % 3]
+                multiply(space.G[coming % 2], slices, own, s, s + 1, p, depth, False)
             if stage >= 0:
-                others = room.columns[stage % 3]
-                multiply(room.across[coming % 2], slices, others, s, s + 1, p, depth, False)
+                others = space.columns[stage % 3]
+                multiply(space.cross[coming % 2], slices, others, s, s + 1, p, depth, False)
     if stage + 2 < blocks:
         first = (stage + 2) * BLOCK + s * TILE_ROWS
         after = (stage + 2) % 3
-        _copy_rows(X, rows[first : first + TILE_ROWS], s, room.slices[after], room.columns[after])
-
-
-@jit
-def _copy_rows(X, rows, s, slices, columns):  # type: ignore[no-untyped-def]
-    """Fill a slice, and its columns; where there are fewer rows, the rest is never looked at."""
-    for r in range(len(rows)):
-        ask_for(X[rows[r]])
-    for r in range(len(rows)):
-        x = X[rows[r]]
-        for d in range(len(x)):
-            slices[s, d, r] = x[d]
-    panel, first = s * TILE_ROWS // TILE_COLUMNS, s * TILE_ROWS % TILE_COLUMNS
-    for d in range(X.shape[1]):
-        for r in range(TILE_ROWS):
-            columns[panel, d, first + r] = slices[s, d, r]
+        pack_rows(X, rows[first : first + TILE_ROWS], s, space.slices[after], space.columns[after])

@@ -248,8 +248,8 @@ def apply_rule(rule, scores, n_targets, parameter, u, c):  # type: ignore[no-unt
 
 
 @_jit
-def lowest_of(rule, n_targets, u):  # type: ignore[no-untyped-def]
-    """Of which targets an extreme rule looks at the least similar; empty for other rules."""
+def required_target_range(rule, n_targets, u):  # type: ignore[no-untyped-def]
+    """Targets among which an extreme rule needs the least similar; empty for other rules."""
     code, _ = rule
     if code == 0:
         return 0, n_targets

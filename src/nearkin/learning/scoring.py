@@ -1,67 +1,70 @@
-"""Similarities of one row to its neighbours: by the rows themselves, or by their bytes first.
+"""Scores of one row's neighbours: from the float32 rows, or from int8 codes first.
 
-Bytes tell how similar two rows are to within a bound (`_rounded.doubt`). A rule that looks at the
-least similar target and the most similar impostor alone needs no more: only the few neighbours that
-could be either are compared as they are, and what comes out is what it would be without bytes.
+Quantised scores have an error bound (`quantize.score_error_bound`). A rule that needs only the
+least similar target and the most similar impostor therefore computes exact scores only for the few
+neighbours that could be one of them, and gets the same result as without quantisation.
 """
 
 import numpy as np
 
-from nearkin.native.barrier import share
-from nearkin.native.quantize import doubt, round_query, whole_dot
-from nearkin.native.vectors import ask_for, dot, early, jit
+from nearkin.native.barrier import thread_range
+from nearkin.native.quantize import quantize_query, quantized_dot, score_error_bound
+from nearkin.native.vectors import dot, jit, prefetch_distance, prefetch_row
 
-_SLACK = 1e-6  # of what is compared, for sums in float32
+_SLACK = 1e-6  # relative, for sums in float32
 
 
 @jit
-def score(X, rounded, near, n_targets, lowest, q, alpha, offsets, scores, words, member):  # type: ignore[no-untyped-def]
-    """Fill the member's share of a neighbourhood's `scores`.
+def score(X, quantized, near, n_targets, required, q, alpha, offsets, scores, codes, thread):  # type: ignore[no-untyped-def]
+    """Fill the thread's part of a neighbourhood's `scores`.
 
     Parameters
     ----------
-    X, rounded, offsets, member : see `_walk.walk`
+    X, quantized, offsets, thread : see `step.block_step`
     near : the neighbours, of which the first `n_targets` are targets
-    lowest : the targets whose least similar is wanted, and the most similar impostor, and no other
-        score; empty: all of them
-    q : xᵀM, of which `alpha` is the scale; words : room for its whole numbers
+    required : range of the targets whose minimum is needed, together with the maximum of the
+        impostors; if empty, all scores are needed
+    q : xᵀM up to the factor `alpha`
+    codes : int16 buffer for the quantised query
     """
-    first, last = share(member, len(near))
+    first, last = thread_range(thread, len(near))
     near, scores = near[first:last], scores[first:last]
     offsets = offsets[first:last]
-    if len(rounded.codes) == 0:
-        _products(q, X, near, alpha, scores)
+    if len(quantized.codes) == 0:
+        _scores(q, X, near, alpha, scores)
         _add(scores, offsets)
         return
-    worth = round_query(q, rounded.scales, words)
-    _rounded_products(words, rounded.codes, near, alpha * worth, scores)
+    step = quantize_query(q, quantized.scales, codes)
+    _quantized_scores(codes, quantized.codes, near, alpha * step, scores)
     _add(scores, offsets)
-    if lowest[1] > lowest[0]:
-        off = alpha * doubt(q, worth, rounded)
-        targets = slice(max(lowest[0] - first, 0), max(lowest[1] - first, 0))
+    if required[1] > required[0]:
+        bound = alpha * score_error_bound(dot(q, q), step, quantized)
+        targets = slice(max(required[0] - first, 0), max(required[1] - first, 0))
         impostors = slice(max(n_targets - first, 0), len(near))
-        _keep_highest(-1, X, near[targets], q, alpha, offsets[targets], off, scores[targets])
-        _keep_highest(1, X, near[impostors], q, alpha, offsets[impostors], off, scores[impostors])
+        _refine_extreme(-1, X, near[targets], q, alpha, offsets[targets], bound, scores[targets])
+        _refine_extreme(
+            1, X, near[impostors], q, alpha, offsets[impostors], bound, scores[impostors]
+        )
 
 
 @jit
-def _products(q, X, near, scale, out):  # type: ignore[no-untyped-def]
-    ahead = early(X)
+def _scores(q, X, near, scale, out):  # type: ignore[no-untyped-def]
+    ahead = prefetch_distance(X)
     for n in range(-ahead, len(near)):
         if ahead > 0 and n + ahead < len(near):
-            ask_for(X[near[n + ahead]])
+            prefetch_row(X[near[n + ahead]])
         if n >= 0:
             out[n] = scale * dot(q, X[near[n]])
 
 
 @jit
-def _rounded_products(words, codes, near, scale, out):  # type: ignore[no-untyped-def]
-    ahead = early(codes)
+def _quantized_scores(query_codes, codes, near, scale, out):  # type: ignore[no-untyped-def]
+    ahead = prefetch_distance(codes)
     for n in range(-ahead, len(near)):
         if ahead > 0 and n + ahead < len(near):
-            ask_for(codes[near[n + ahead]])
+            prefetch_row(codes[near[n + ahead]])
         if n >= 0:
-            out[n] = scale * np.float32(whole_dot(words, codes[near[n]]))
+            out[n] = scale * np.float32(quantized_dot(query_codes, codes[near[n]]))
 
 
 @jit
@@ -71,24 +74,27 @@ def _add(scores, offsets):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _keep_highest(sign, X, near, q, alpha, offsets, off, scores):  # type: ignore[no-untyped-def]
-    """Make exact what could be the highest of ``sign·scores``, `off` at most; rule out the rest."""
+def _refine_extreme(sign, X, near, q, alpha, offsets, bound, scores):  # type: ignore[no-untyped-def]
+    """Make every score exact that could be the maximum of ``sign·scores``; exclude the others.
+
+    `bound` is the error bound of `scores`. Excluded scores become infinite.
+    """
     if len(scores) == 0:
         return
     best = np.argmax(scores) if sign > 0 else np.argmin(scores)
-    highest = alpha * dot(q, X[near[best]])
+    exact = alpha * dot(q, X[near[best]])
     if len(offsets) > 0:
-        highest += offsets[best]
-    limit = sign * highest - off - _SLACK * (abs(highest) + off)
-    none = np.float32(-sign * np.inf)
+        exact += offsets[best]
+    limit = sign * exact - bound - _SLACK * (abs(exact) + bound)
+    excluded = np.float32(-sign * np.inf)
     for n in range(len(scores)):
-        if sign * scores[n] < limit:  # not so where one of them is no number
-            scores[n] = none
-    n = _next(scores, none, 0)
+        if sign * scores[n] < limit:  # false for NaN, which is kept
+            scores[n] = excluded
+    n = _next_candidate(scores, excluded, 0)
     while n < len(scores):
-        coming = _next(scores, none, n + 1)
+        coming = _next_candidate(scores, excluded, n + 1)
         if coming < len(scores):
-            ask_for(X[near[coming]])
+            prefetch_row(X[near[coming]])
         scores[n] = alpha * dot(q, X[near[n]])
         if len(offsets) > 0:
             scores[n] += offsets[n]
@@ -96,8 +102,8 @@ def _keep_highest(sign, X, near, q, alpha, offsets, off, scores):  # type: ignor
 
 
 @jit
-def _next(scores, none, n):  # type: ignore[no-untyped-def]
-    """The first place from `n` on that is not ruled out."""
-    while n < len(scores) and scores[n] == none:
+def _next_candidate(scores, excluded, n):  # type: ignore[no-untyped-def]
+    """The first position from `n` on that is not excluded."""
+    while n < len(scores) and scores[n] == excluded:
         n += 1
     return n

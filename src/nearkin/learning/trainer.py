@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from nearkin.learning.blocks import BLOCK, Block
 from nearkin.learning.constraints import Constraint
 from nearkin.learning.execution import Order
-from nearkin.learning.pipeline import BLOCK as AHEAD_BLOCK
-from nearkin.learning.pipeline import Room, make_room, take_ahead
+from nearkin.learning.pipeline import BLOCK as PIPELINE_BLOCK
+from nearkin.learning.pipeline import Workspace, make_workspace, run_superblock
 from nearkin.learning.sampling import SamplingRule
-from nearkin.learning.step import walk
-from nearkin.native.barrier import together
+from nearkin.learning.step import block_step
+from nearkin.native.barrier import run_team
 from nearkin.native.blas import multiply_into
-from nearkin.native.quantize import no_rows, rounded
+from nearkin.native.quantize import no_quantized_rows, quantize_rows
 from nearkin.native.threads import n_threads
 from nearkin.native.vectors import read_only
 from nearkin.neighborhoods import Neighborhoods
@@ -86,7 +86,7 @@ class Trainer:
     def __post_init__(self) -> None:
         s, D = self.settings, self.X.shape[1]
         self.X = read_only(self.X)
-        self.quantized = rounded(self.X) if s.quantize else no_rows()
+        self.quantized = quantize_rows(self.X) if s.quantize else no_quantized_rows()
         self.initial_norm = float(np.linalg.norm(self.matrix))
         self.longest = int(self.hoods.degrees.max(initial=0))
         edges = self.hoods.degrees[self.hoods.usable]
@@ -96,7 +96,7 @@ class Trainer:
         # The data decide, not the machine, so that the result does not depend on its threads.
         self.pipelined = not s.constraint.per_step and D >= PIPELINE_DIMS
         block = min(BLOCK, len(self.X))
-        self.superblock = AHEAD_BLOCK * superblock_blocks(D) if self.pipelined else block
+        self.superblock = PIPELINE_BLOCK * superblock_blocks(D) if self.pipelined else block
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
@@ -158,7 +158,7 @@ class Trainer:
         if self.pipelined:
             given = self._kernel_inputs(np.empty(self.longest, np.float32))
             visits, threads = (rows, steps, draws), n_threads()
-            return take_ahead(
+            return run_superblock(
                 self.matrix, self.workspace, given, visits, threads, self.visitors(threads)
             )
         violations, loss, lo = 0, 0.0, 0
@@ -170,9 +170,9 @@ class Trainer:
         return violations, loss
 
     @cached_property
-    def workspace(self) -> Room:
+    def workspace(self) -> Workspace:
         """Buffers of the pipelined driver."""
-        return make_room(self.X.shape[1])
+        return make_workspace(self.X.shape[1])
 
     def visitors(self, threads: int) -> int:
         """How many of the threads visit rows while the others compute the products."""
@@ -181,8 +181,7 @@ class Trainer:
 
     def _take_block(self, block: Block) -> tuple[int, float]:
         """Take the steps of a block's rows, or of the first of them; it is truncated to those."""
-        multiply_into(block.Q, block.XB, self.matrix)
-        block.fill_products()
+        block.fill_products(self.matrix)
         violations, loss, alpha = self._in_order(block)
         self._update(block, alpha)
         if self.settings.constraint.normalize and alpha == 1.0:  # not known from step to step
@@ -196,9 +195,9 @@ class Trainer:
         scores = np.empty(self.longest, np.float32)
         flags = self.settings.constraint.is_symmetric, self.settings.constraint.normalize
         *data, scores, scalars = self._kernel_inputs(scores)
-        return together(lambda member: walk(
+        return run_team(lambda thread: block_step(
             *data, block.rows, block.XB, block.Q, block.G, block.V, block.w, scores, block.steps,
-            block.draws, lo, hi, alpha, norm2, scalars, flags, member,
+            block.draws, lo, hi, alpha, norm2, scalars, flags, thread,
         ), size)  # fmt: skip
 
     def _kernel_inputs(self, scores: Array) -> tuple[Any, ...]:
@@ -215,18 +214,18 @@ class Trainer:
             norm = float(np.linalg.norm(self.matrix))
             alpha, norm2 = self.initial_norm / max(norm, TINY), norm**2
         size = max(1, min(n_threads(), self.max_threads))
-        for lo, hi in block.strides:
-            block.catch_up(lo, hi, constraint.is_symmetric)
+        for lo, hi in block.sub_blocks:
+            block.apply_corrections(lo, hi, constraint.is_symmetric)
             v, lost, alpha, norm2, end = self._visit(block, lo, hi, alpha, norm2, size)
             violations, loss = violations + v, loss + lost
             if end < hi:
-                block.cut(end)
+                block.truncate(end)
                 return violations, loss, 1.0
         return violations, loss, alpha
 
     def _update(self, block: Block, alpha: float) -> None:
         """``M ← α (M + X_Bᵀ diag(w) V)``, symmetrised if asked, without a D×D temporary."""
-        (weighted, V), M = block.stepped(), self.matrix
+        (weighted, V), M = block.steps_taken(), self.matrix
         if not self.settings.constraint.is_symmetric:
             multiply_into(M, weighted, V, scale=alpha, keep=alpha, left_transposed=True)
             return

@@ -1,1 +1,1 @@
-"""Compiled kernels and the threads around them."""
+"""Compiled kernels and the threads that run them."""

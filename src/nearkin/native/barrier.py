@@ -1,7 +1,8 @@
-"""Threads that visit a row together: each takes its share of the neighbours, then all meet.
+"""A team of threads with a spinning barrier, for work of microseconds between two barriers.
 
-Rows follow each other in microseconds, too fast for the operating system's ways of waiting: the
-members of a team look at each other's counters until all have arrived.
+Threads of a team process one row together: each its part of the neighbours, then all wait for each
+other. Rows follow each other within microseconds, too fast for locks of the operating system, so
+threads spin on each other's arrival counters.
 """
 
 import os
@@ -13,93 +14,102 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.native.intrinsics import give_way, tell, told
+from nearkin.native.intrinsics import atomic_load, atomic_store, yield_core
 from nearkin.native.jit import compiled
-from nearkin.native.threads import cores, hand_over
+from nearkin.native.threads import cores, submit_elsewhere
 
 T = TypeVar("T")
 
-_LINE = 16  # numbers, two cache lines of most processors; each counter has them to itself
-_PATIENCE = 4_000  # looks, some microseconds; a member who takes longer may be waiting for our core
-_one_team = Lock()
+_PADDING = 16  # int64 per counter: two cache lines, against false sharing
+_SPINS = 4_000  # some microseconds; a thread that takes longer may be waiting for this core
+_team_lock = Lock()
 
-if hasattr(os, "register_at_fork"):  # a fork copies a lock as it is, and nobody would open it
-    os.register_at_fork(after_in_child=_one_team._at_fork_reinit)  # type: ignore[attr-defined]
+if hasattr(os, "register_at_fork"):  # a fork copies a held lock, which is never released
+    os.register_at_fork(after_in_child=_team_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
-class Member(NamedTuple):
-    """One of the threads: its number, how many there are, and how often each came to meet.
+class TeamThread(NamedTuple):
+    """One thread of a team: its id, the size of the team, and the barrier's state.
 
-    The last line is not a member's: once it is set, nobody waits any more.
+    ``arrivals[i, 0]`` counts the barriers that thread i has reached; the extra last row is the
+    abort flag, which releases all waiting threads.
     """
 
-    number: int
+    id: int
     size: int
-    met: NDArray[np.int64]
+    arrivals: NDArray[np.int64]
 
 
-def together(work: Callable[[Member], T], size: int) -> T:
-    """Call ``work(member)`` for all members at once; return what the first one's call gave.
+def run_team(work: Callable[[TeamThread], T], size: int) -> T:
+    """Call ``work(thread)`` on all threads of a team at once; return the result of thread 0.
 
-    While another team is at work, the first is the only one: two teams could each wait for the
-    threads of the other.
+    While another team is running, the team has one thread: two teams could each wait for pool
+    threads that the other holds.
 
     Examples
     --------
-    >>> together(lambda member: share(member, 10), 1)
+    >>> run_team(lambda thread: thread_range(thread, 10), 1)
     (0, 10)
     """
-    size = min(size, cores() + 1)  # the pool's threads and our own
-    if size == 1 or not _one_team.acquire(blocking=False):
-        return work(Member(0, 1, meeting_place(1)))
+    size = min(size, cores() + 1)  # the pool's threads and the caller's
+    if size == 1 or not _team_lock.acquire(blocking=False):
+        return work(TeamThread(0, 1, barrier_state(1)))
     try:
-        return _at_once(work, size)
+        return _run_on_pool(work, size)
     finally:
-        _one_team.release()
+        _team_lock.release()
 
 
-def meeting_place(size: int) -> NDArray[np.int64]:
-    """Counters for a team of so many, and the line that sends them all home."""
-    return np.zeros((size + 1, _LINE), np.int64)
+def barrier_state(size: int) -> NDArray[np.int64]:
+    """Arrival counters for a team of `size` threads, and the abort flag."""
+    return np.zeros((size + 1, _PADDING), np.int64)
 
 
-def _at_once(work: Callable[[Member], T], size: int) -> T:
-    met = meeting_place(size)
-    first, *others = (Member(number, size, met) for number in range(size))
+def abort_barrier(thread: TeamThread) -> None:
+    """Release all threads that wait at the barrier, now and later."""
+    thread.arrivals[thread.size] = 1
 
-    def watched(member: Member) -> T:
+
+def _run_on_pool(work: Callable[[TeamThread], T], size: int) -> T:
+    arrivals = barrier_state(size)
+    first, *others = (TeamThread(number, size, arrivals) for number in range(size))
+
+    def guarded(thread: TeamThread) -> T:
         try:
-            return work(member)
+            return work(thread)
         except BaseException:
-            met[size] = 1
+            abort_barrier(thread)
             raise
 
     running: list[Future[T]] = []
     try:
-        running.extend(hand_over(watched, member) for member in others)
-        return watched(first)
+        running.extend(submit_elsewhere(guarded, thread) for thread in others)
+        return guarded(first)
     finally:
-        met[size] = 1  # those who are still waiting wait for nobody; the first is through
-        for member_at_work in running:
-            member_at_work.result()
+        abort_barrier(first)  # thread 0 will not arrive any more
+        for future in running:
+            future.result()
 
 
 @compiled(fastmath=False)
-def share(member, n):  # type: ignore[no-untyped-def]
-    """The member's part of ``0:n``."""
-    return n * member.number // member.size, n * (member.number + 1) // member.size
+def thread_range(thread, n):  # type: ignore[no-untyped-def]
+    """The thread's part of ``0:n``, as (first, last)."""
+    return n * thread.id // thread.size, n * (thread.id + 1) // thread.size
 
 
 @compiled(fastmath=False)
-def meet(member):  # type: ignore[no-untyped-def]
-    """Wait until every member has come here as often; what they wrote can then be read."""
-    if member.size == 1:
+def barrier_wait(thread):  # type: ignore[no-untyped-def]
+    """Wait until all threads of the team have arrived; their earlier writes are then visible."""
+    if thread.size == 1:
         return
-    times = member.met[member.number, 0] + 1
-    tell(member.met, member.number, times)
-    for other in range(member.size):
-        looks = 0
-        while told(member.met, other) < times and told(member.met, member.size) == 0:
-            looks += 1
-            if looks > _PATIENCE:
-                give_way()
+    arrived = thread.arrivals[thread.id, 0] + 1
+    atomic_store(thread.arrivals, thread.id, arrived)
+    for other in range(thread.size):
+        spins = 0
+        while (
+            atomic_load(thread.arrivals, other) < arrived
+            and atomic_load(thread.arrivals, thread.size) == 0
+        ):
+            spins += 1
+            if spins > _SPINS:
+                yield_core()

@@ -1,14 +1,14 @@
-"""Matrix products in place, cut into panels that threads share.
+"""In-place matrix products by single-threaded BLAS calls, parallel over column panels.
 
-Numpy's and scipy's products are not used for learning, for three reasons, each measured:
+Learning does not use numpy's ``@`` for three reasons, each measured:
 
-* numpy and scipy bring a BLAS each, with threads that spin while idle; taking turns between the
-  two, or sharing a core with another process, turns a product of 0.1 ms into one of 17 ms;
-* their results change in the last bits with the number of threads; panels of a fixed width do
-  not, so that a seed gives the same matrix on any number of cores;
+* numpy and scipy bring a BLAS each, whose idle threads spin; alternating between the two, or
+  sharing a core with another process, slows a product of 0.1 ms down to 17 ms;
+* their results depend, in the last bits, on the number of threads; those of panels of a fixed
+  width do not, so that a seed gives the same matrix on any number of cores;
 * ``M += AᵀB`` would need a D×D temporary.
 
-So BLAS itself runs single-threaded here, called without the GIL, one panel a call.
+BLAS is therefore called without the GIL, on one thread, once per panel.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ from nearkin.native.threads import in_parallel
 Array = NDArray[np.float32]
 
 PANEL = 512
-WORTH_SHARING = 20e6  # operations; less is done before another thread has woken up
+_PARALLEL_FLOPS = 20e6  # smaller products are done before another thread has woken up
 _INT, _FLOAT = ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_float)
 _sgemm = ctypes.CFUNCTYPE(
     None, ctypes.c_char_p, ctypes.c_char_p, _INT, _INT, _INT, _FLOAT,
@@ -35,14 +35,14 @@ _sgemm = ctypes.CFUNCTYPE(
 )(get_cython_function_address("scipy.linalg.cython_blas", "sgemm"))  # fmt: skip
 
 
-@cache  # looking through all that a process has loaded takes 5 ms
-def _libraries() -> ThreadpoolController:
-    """The BLAS of numpy and scipy."""
+@cache  # inspecting the libraries of a process takes 5 ms
+def _blas_libraries() -> ThreadpoolController:
+    """The BLAS libraries of numpy and scipy."""
     return ThreadpoolController().select(user_api="blas")
 
 
-class _Serial:
-    """The limit is the process's: the first to ask sets it, the last to leave takes it back."""
+class _ThreadLimit:
+    """A process-wide limit of one BLAS thread, set by the first user and lifted by the last."""
 
     def __init__(self) -> None:
         self.lock, self.users, self.limit = Lock(), 0, ExitStack()
@@ -50,7 +50,7 @@ class _Serial:
     def enter(self) -> None:
         with self.lock:
             if self.users == 0:
-                self.limit.enter_context(_libraries().limit(limits=1))
+                self.limit.enter_context(_blas_libraries().limit(limits=1))
             self.users += 1
 
     def leave(self) -> None:
@@ -60,17 +60,17 @@ class _Serial:
                 self.limit.close()
 
 
-_serial = _Serial()
+_thread_limit = _ThreadLimit()
 
 
 @contextmanager
 def serial_blas() -> Iterator[None]:
-    """Keep BLAS to one thread a call inside the block; the panels make use of the cores."""
-    _serial.enter()
+    """Run BLAS on one thread inside the block; `multiply_into` uses the cores by its panels."""
+    _thread_limit.enter()
     try:
         yield
     finally:
-        _serial.leave()
+        _thread_limit.leave()
 
 
 def multiply_into(
@@ -84,9 +84,9 @@ def multiply_into(
     right_transposed: bool = False,
     panel: int = PANEL,
 ) -> None:
-    """``out ← scale·A·B + keep·out``, with A or B transposed if asked.
+    """``out ← scale·A·B + keep·out``, optionally with A or B transposed.
 
-    All arrays are float32 with contiguous rows. Threads share panels of `panel` columns.
+    All arrays are float32 with contiguous rows. Panels of `panel` columns run in parallel.
 
     Examples
     --------
@@ -105,20 +105,32 @@ def multiply_into(
 
     width = out.shape[1]
     panels = [(lo, min(lo + panel, width)) for lo in range(0, width, panel)]
-    if 2 * out.size * depth < WORTH_SHARING:
+    if 2 * out.size * depth < _PARALLEL_FLOPS:
         for lo, hi in panels:
             fill(lo, hi)
     else:
         in_parallel(fill, panels)
 
 
+def project_rows(rows: Array, directions: Array, out: Array | None = None) -> Array:
+    """``rows · directionsᵀ``, where the bits of a row's result do not depend on the other rows.
+
+    A single direction is not left to BLAS: in a matrix-vector product the position of a row
+    decides the order of its sum.
+    """
+    if len(directions) == 1:
+        return np.einsum("nd,kd->nk", rows, directions, out=out)
+    return np.matmul(rows, directions.T, out=out)
+
+
 def _gemm(
     out: Array, A: Array, B: Array, scale: float, keep: float, ta: bool, tb: bool, depth: int
 ) -> None:
-    """One call of BLAS, which reads columns first: hand it (A·B)ᵀ = Bᵀ·Aᵀ."""
-    assert all(a.strides[1] == 4 or a.size == 0 or a.shape[1] == 1 for a in (out, A, B)), "rows"
+    """One BLAS call. BLAS is column-major, so it computes (A·B)ᵀ = Bᵀ·Aᵀ."""
+    contiguous = all(a.strides[1] == 4 or a.size == 0 or a.shape[1] == 1 for a in (out, A, B))
+    assert contiguous, "rows of out, A and B must be contiguous"
     m, n, k = (ctypes.c_int(v) for v in (out.shape[1], out.shape[0], depth))
-    # Of a matrix of one row or none numpy does not say how far the next row would be.
+    # numpy leaves the row stride of matrices with fewer than two rows undefined.
     lda, ldb, ldc = (ctypes.c_int(max(1, a.shape[1], a.strides[0] // 4)) for a in (B, A, out))
     _sgemm(
         b"T" if tb else b"N", b"T" if ta else b"N", m, n, k, ctypes.c_float(scale),

@@ -16,21 +16,21 @@ from threadpoolctl import threadpool_limits
 
 T = TypeVar("T")
 
-_system: Any = ctypes.PyDLL(None) if sys.platform == "linux" else None
+_libc: Any = ctypes.PyDLL(None) if sys.platform == "linux" else None
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 
-# Below this, handing work to a thread costs more than it saves.
-_SMALLEST_SHARE = 16
+_MIN_CHUNK = 16  # rows; submitting fewer to a thread costs more than it saves
+_CHUNKS_PER_THREAD = 4  # so that rows of uneven cost balance out
 
 
 def n_threads() -> int:
-    """Threads that the caller may use: all cores, unless `limited` says otherwise."""
+    """Threads that the caller may use: all cores, unless inside `limited`."""
     return _limit.get() or cores()
 
 
-@cache  # joblib asks the operating system anew each time, which takes 0.2 ms
+@cache  # joblib queries the operating system each time, which takes 0.2 ms
 def cores() -> int:
-    """Cores that this process may use: no more than its fellow workers leave it."""
+    """Cores available to this process, or fewer if OMP_NUM_THREADS says so."""
     allowed = os.environ.get("OMP_NUM_THREADS", "")  # joblib and dask set it in their workers
     most = int(allowed) if allowed.isdigit() else 0
     return int(min(cpu_count(), most or cpu_count()))
@@ -38,7 +38,7 @@ def cores() -> int:
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Keep BLAS, OpenMP (faiss) and our own threads at `threads` inside the block."""
+    """Limit BLAS, OpenMP (faiss) and the package's own threads to `threads` inside the block."""
     token = _limit.set(threads)
     try:
         with threadpool_limits(limits=threads):
@@ -49,60 +49,58 @@ def limited(threads: int) -> Iterator[None]:
 
 @cache
 def pool() -> ThreadPoolExecutor:
-    """The threads of this process: as many as there are cores, kept for the next call."""
+    """Thread pool of this process, one thread per core, kept between calls."""
     return ThreadPoolExecutor(cores(), thread_name_prefix="nearkin")
 
 
-# The threads of a pool do not survive a fork; the child makes its own.
+# The threads of a pool do not survive a fork; the child creates its own.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.cache_clear)
 
 
-def hand_over(work: Callable[..., T], *arguments: object) -> "Future[T]":
-    """Have another thread do the work while this one goes on.
+def submit_elsewhere(work: Callable[..., T], *arguments: object) -> "Future[T]":
+    """Submit work to the pool, to be run on another core than the caller's.
 
-    Linux often starts a thread on the core of the one that woke it, and moves it only after
-    milliseconds, in which the two would wait for each other: it is sent to another core at once.
+    Linux often wakes a thread on the core of the thread that woke it and migrates it only after
+    milliseconds, in which two threads that spin on a barrier would block each other.
     """
-    ours = _core()
+    core = current_core()
 
     def elsewhere() -> T:
-        _leave(ours)
+        leave_core(core)
         return work(*arguments)
 
     return pool().submit(elsewhere)
 
 
-def _leave(core: int | None) -> None:
-    """Go on on another core, if this is the one; if that is not to be had, stay.
+def leave_core(core: int | None) -> None:
+    """Migrate the calling thread if it runs on `core`; do nothing where that is not possible.
 
-    Which of the others it will be is the system's choice, and not always the idle one: measured on
-    two cores, where there is no choice.
+    The scheduler chooses among the other cores, not always an idle one; measured on two cores,
+    where there is no choice.
     """
-    with suppress(Exception):  # a system may not have it, a container may forbid it
-        if core is not None and _core() == core:
+    with suppress(Exception):  # not every system has affinities, and a container may forbid them
+        if core is not None and current_core() == core:
             allowed = os.sched_getaffinity(0)
             os.sched_setaffinity(0, (allowed - {core}) or allowed)
-            os.sched_setaffinity(0, allowed)  # from now on wherever the system will
+            os.sched_setaffinity(0, allowed)  # lift the restriction again
 
 
-def _core() -> int | None:
-    """The core that this thread is on, where the system tells."""
-    return int(_system.sched_getcpu()) if hasattr(_system, "sched_getcpu") else None
+def current_core() -> int | None:
+    """Core that the calling thread runs on; None where the system does not say."""
+    return int(_libc.sched_getcpu()) if hasattr(_libc, "sched_getcpu") else None
 
 
 def in_threads(work: Callable[[int, int], T], n: int) -> list[T]:
-    """Call ``work(lo, hi)`` over the range ``0:n`` cut into shares; return what the calls gave.
-
-    Shares are finer than the threads, so that rows of uneven cost even out.
+    """Call ``work(lo, hi)`` over ``0:n`` in chunks, in parallel; return the results in order.
 
     Examples
     --------
     >>> sum(in_threads(lambda lo, hi: hi - lo, 1_000))
     1000
     """
-    shares = max(1, min(4 * n_threads(), n // _SMALLEST_SHARE))
-    edges = [n * s // shares for s in range(shares + 1)]
+    chunks = max(1, min(_CHUNKS_PER_THREAD * n_threads(), n // _MIN_CHUNK))
+    edges = [n * c // chunks for c in range(chunks + 1)]
     return in_parallel(work, list(pairwise(edges)))
 
 
@@ -113,5 +111,5 @@ def in_parallel(work: Callable[[int, int], T], ranges: list[tuple[int, int]]) ->
     futures = [pool().submit(work, lo, hi) for lo, hi in ranges]
     try:
         return [future.result() for future in futures]
-    finally:  # nobody goes on behind the back of a caller who was interrupted
+    finally:  # after an interrupt, no thread may still be writing to the caller's arrays
         wait([future for future in futures if not future.cancel()])

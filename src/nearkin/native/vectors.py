@@ -1,9 +1,8 @@
-"""Products and sums of rows, and rows that are asked for before they are read; compiled.
+"""Compiled vector operations on rows: dot products, scaled sums, copies, prefetching.
 
-Compiling takes seconds, once on every machine. Two habits keep them few: arrays that are only read
-come as `read_only`, so that a map and an array need one version of the code; and parts of arrays
-are copied by `copy`, since ``a[:] = b`` brings the text of its error along, which takes two seconds
-for itself.
+Two conventions keep compile times short. Arrays that are only read are passed through `read_only`,
+so that memory maps and arrays share one specialisation; and slices are copied with `copy`, because
+``a[:] = b`` in numba compiles its error message as well, which takes two seconds.
 """
 
 from typing import TypeVar
@@ -16,16 +15,16 @@ from nearkin.native.jit import compiled
 
 T = TypeVar("T", bound=np.generic)
 
-EARLY = 4_000  # bytes that are on their way while a row is read; measured for rows of 128 to 4,000
-CACHE = 8 << 20  # bytes; fewer are at hand without asking
+PREFETCH_BYTES = 4_000  # in flight while a row is read; measured for rows of 128 to 4,000 bytes
+CACHE_BYTES = 8 << 20  # arrays up to this size stay in the cache and need no prefetching
 
-# Reassociation lets dot products vectorise; NaN and infinity must stay what they are.
-# Division by zero gives infinity, as in numpy: a run that diverges is told of after its epoch.
+# Reassociation lets dot products vectorise; NaN and infinity must be preserved.
+# Division by zero gives infinity, as in numpy: a fit that diverges is reported after its epoch.
 jit = compiled(fastmath={"reassoc", "contract", "nsz", "arcp"}, error_model="numpy")
 
 
 def read_only(array: NDArray[T]) -> NDArray[T]:
-    """The same numbers, a plain array that cannot be written to."""
+    """A plain, read-only view of the array."""
     view = np.asarray(array)[:]
     view.flags.writeable = False
     return view
@@ -33,10 +32,19 @@ def read_only(array: NDArray[T]) -> NDArray[T]:
 
 @jit
 def dot(a, b):  # type: ignore[no-untyped-def]
-    """Inner product in float32, in whatever order vectorises."""
+    """Inner product in float32; the order of summation is the compiler's."""
     total = np.float32(0)
     for d in range(len(a)):
         total += a[d] * b[d]
+    return total
+
+
+@jit
+def squared_distance(q, z):  # type: ignore[no-untyped-def]
+    """``|q − z|²`` from the differences, which is accurate far from the origin, too."""
+    total = np.float32(0)
+    for d in range(len(q)):
+        total += (q[d] - z[d]) * (q[d] - z[d])
     return total
 
 
@@ -55,15 +63,15 @@ def copy(out, row):  # type: ignore[no-untyped-def]
 
 
 @jit
-def ask_for(row):  # type: ignore[no-untyped-def]
-    """Have a row on its way to the cache while the ones before it are being read."""
+def prefetch_row(row):  # type: ignore[no-untyped-def]
+    """Prefetch all cache lines of a row."""
     for byte in range(0, len(row) * row.itemsize, 64):
         prefetch(row, byte)
 
 
 @jit
-def early(X):  # type: ignore[no-untyped-def]
-    """How many rows to ask for before they are read; none where all are at hand."""
-    if X.size * X.itemsize <= CACHE:
+def prefetch_distance(X):  # type: ignore[no-untyped-def]
+    """How many rows ahead to prefetch; 0 where all of `X` fits the cache."""
+    if X.size * X.itemsize <= CACHE_BYTES:
         return 0
-    return EARLY // max(1, X.shape[1] * X.itemsize) + 1
+    return PREFETCH_BYTES // max(1, X.shape[1] * X.itemsize) + 1

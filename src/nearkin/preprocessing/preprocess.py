@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.io.atomic import replacing
-from nearkin.learning.constraints import along
+from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation.parameters import check_number
 
@@ -115,7 +115,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         directions = self.directions_ * scale[:, None]
         for lo, block in pca.row_blocks(rows):
             part = target[lo : lo + len(block)]
-            along(block - self.mean_, directions, out=part)
+            project_rows(block - self.mean_, directions, out=part)
             if self.unit_length:
                 length = np.linalg.norm(part, axis=1, keepdims=True)
                 part /= np.where(length > 0, length, 1)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin.learning.constraints import along
+from nearkin.native.blas import project_rows
 from nearkin.native.pairs import pair_squared_distances
 
 Array = NDArray[np.float32]
@@ -27,7 +27,7 @@ class LearnedMetric:
         """Return ``XLᵀ``, where Euclidean distance is the learned one."""
         check_is_fitted(self, "components_")
         rows = validate_data(self, X, dtype=np.float32, order="C", reset=False)
-        return along(rows, self.components_)
+        return project_rows(rows, self.components_)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Fit, then transform the same rows."""

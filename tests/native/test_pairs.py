@@ -1,0 +1,27 @@
+"""Scores and distances of listed pairs against numpy's."""
+
+import numpy as np
+import pytest
+
+from nearkin.native.pairs import pair_closeness, pair_scores, pair_squared_distances
+
+
+@pytest.fixture
+def listed():
+    rng = np.random.default_rng(0)
+    Q, Z = rng.normal(size=(40, 7)).astype(np.float32), rng.normal(size=(9, 7)).astype(np.float32)
+    return Q, Z, rng.integers(-1, 9, (40, 5)).astype(np.int32)
+
+
+def test_scores(listed):
+    Q, Z, indices = listed
+    expected = np.where(indices < 0, -np.inf, np.einsum("nd,nkd->nk", Q, Z[indices]))
+    np.testing.assert_allclose(pair_scores(Q, Z, indices), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_squared_distances_and_closeness(listed):
+    Q, Z, indices = listed
+    expected = np.where(indices < 0, np.inf, ((Q[:, None] - Z[indices]) ** 2).sum(axis=2))
+    np.testing.assert_allclose(pair_squared_distances(Q, Z, indices), expected, rtol=1e-4)
+    np.testing.assert_allclose(pair_closeness(Q, Z, indices, 2.0), 2 - expected / 2, rtol=1e-4,
+                               atol=1e-5)  # fmt: skip
