@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nearkin.learning.constraints import along, components
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists, neighborhoods
-from nearkin.neighbors import nearest
+from nearkin.neighbors.search import nearest
 
 
 def _is_psd(model: Any) -> bool:

@@ -24,8 +24,8 @@ from nearkin.learning.state import Course, Journal
 from nearkin.learning.trainer import TINY, Learner, Settings, compares_bytes
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
-from nearkin.neighbors.backends import check_index
-from nearkin.neighbors.search import nearest, no_more_than_rows
+from nearkin.neighbors.base import check_index
+from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import memory
 from nearkin.validation.arrays import check_choice, check_label_count, check_number, classes_of
@@ -380,7 +380,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     def _find_neighbors(
         self, rows: NDArray[np.float32], keep: Checkpoint, all_rows: Digest
     ) -> NDArray[np.int32]:
-        k = no_more_than_rows(self.n_neighbors, len(rows))
+        k = clip_n_neighbors(self.n_neighbors, len(rows))
 
         def search() -> NDArray[np.int32]:
             return nearest(rows, k, index=self.index, verbose=self.verbose)[1]
