@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 import machine
 from accuracy import SEARCH_ROWS, Split, choose, random_splits, some
 from nearkin import SLNE, Preprocess, SoftVotingKNN
-from nearkin.preprocessing.fourier import FourierLift
+from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.reproduction.baselines import LinearSVM
 from nearkin.reproduction.best_of import BestOf
 from nearkin.reproduction.comparison import Factory, Outcome, compare
@@ -54,7 +54,7 @@ def slne(scaling: str, seed: int) -> BestOf:
             SoftVotingKNN(
                 SLNE(rule="softmax", n_neighbors=K, temperature=T, step_size=0.5,
                      max_epochs=EPOCHS, tol=0, shuffle="local"),
-                preprocess=FourierLift(Preprocess(whitening=0, unit_length=False),
+                preprocess=FourierFeatures(Preprocess(whitening=0, unit_length=False),
                                        n_features=150, bandwidth=bandwidth, random_state=seed),
                 n_neighbors=SHORTLIST, refit=False,
             )

@@ -19,7 +19,7 @@ _HOME = {
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.classifier",
     "Preprocess": "nearkin.preprocessing",
-    "FourierLift": "nearkin.preprocessing",
+    "FourierFeatures": "nearkin.preprocessing",
     "tune": "nearkin.tuning",
     "load": "nearkin.io.models",
     "save": "nearkin.io.models",
@@ -29,7 +29,7 @@ __all__ = [
     "SLDE",
     "SLNE",
     "Checkpoint",
-    "FourierLift",
+    "FourierFeatures",
     "Preprocess",
     "SoftVotingKNN",
     "__version__",
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nearkin.classifier import SoftVotingKNN
     from nearkin.io.checkpoint import Checkpoint
     from nearkin.io.models import load, save
-    from nearkin.preprocessing import FourierLift, Preprocess
+    from nearkin.preprocessing import FourierFeatures, Preprocess
     from nearkin.slde import SLDE
     from nearkin.slne import SLNE
     from nearkin.tuning import tune

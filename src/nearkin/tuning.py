@@ -26,7 +26,7 @@ from nearkin.learning.holdout import MOST_ROWS, held_out
 from nearkin.native.pairs import pair_scores
 from nearkin.neighbors import NeighborIndex
 from nearkin.preprocessing import Preprocess
-from nearkin.preprocessing.fourier import FourierLift
+from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.slne import SLNE
 from nearkin.validation.arrays import check_number, classes_of
 from nearkin.voting import votes
@@ -277,7 +277,7 @@ class _Search:
             before = clone(best).set_params(unit_length=False)
             n = min(400, max(50, self.rows.shape[0] // 4))  # more than the rows can fill only costs
             settings = {"n_features": n, "random_state": self.seed}
-            return [FourierLift(before, bandwidth=b, **settings) for b in BANDWIDTHS]
+            return [FourierFeatures(before, bandwidth=b, **settings) for b in BANDWIDTHS]
 
         return [whitened, shortened, lifted]
 

@@ -102,7 +102,7 @@ def test_every_parameter_of_the_estimators_is_an_option():
                  "similarity", "preprocess"}  # fmt: skip
     options = Settings().as_dict()
     for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,
-                 package.FourierLift):  # fmt: skip
+                 package.FourierFeatures):  # fmt: skip
         for name in set(kind().get_params(deep=False)) - elsewhere:
             assert other.get(name, name) in options
 

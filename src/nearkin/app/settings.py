@@ -167,7 +167,7 @@ class Settings:
         """The preprocessing, not fitted; None without one."""
         if not self.preprocess:
             return None
-        from nearkin import FourierLift, Preprocess
+        from nearkin import FourierFeatures, Preprocess
 
         components = self.resolved(rows, columns).components
         made = Preprocess(
@@ -180,7 +180,7 @@ class Settings:
         )
         if self.lift is None:
             return made
-        return FourierLift(
+        return FourierFeatures(
             made, n_features=self.lift, bandwidth=self.bandwidth, random_state=self.seed
         )
 

@@ -32,7 +32,7 @@ CLASSES = {
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.classifier",
     "Preprocess": "nearkin.preprocessing.preprocess",
-    "FourierLift": "nearkin.preprocessing.fourier",
+    "FourierFeatures": "nearkin.preprocessing.fourier",
     "LMNN": "nearkin.reproduction.baselines.lmnn",
     "LinearSVM": "nearkin.reproduction.baselines.linear_svm",
     "NCA": "nearkin.reproduction.baselines.nca",
