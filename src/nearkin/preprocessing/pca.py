@@ -36,13 +36,13 @@ def mean(X: Any) -> Array:
 
 
 def principal_directions(
-    X: Any, n: int, centre: Array, rng: np.random.Generator
+    X: Any, n: int, centre: Array, rng: np.random.Generator, max_eigh: int = MAX_EIGH_SIZE
 ) -> tuple[Array, Array]:
     """Return the `n` directions of largest variance, an (n, D) array, and their variances."""
     rows, columns = X.shape
-    if rows < columns and rows <= 2 * MAX_EIGH_SIZE:
+    if rows < columns and rows <= 2 * max_eigh:
         directions, variances = _by_gram(X, n, centre)
-    elif columns <= MAX_EIGH_SIZE:
+    elif columns <= max_eigh:
         directions, variances = _by_covariance(X, n, centre)
     else:
         directions, variances = _by_subspace_iteration(X, n, centre, rng)
