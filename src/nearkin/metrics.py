@@ -190,7 +190,7 @@ def calibration(probabilities: ArrayLike, correct: ArrayLike, bins: int = 10) ->
     if shares.ndim != 2 or bins < 1:
         raise ValueError(f"probabilities has shape {shares.shape} and bins={bins}; (rows, classes) "
                          "and at least one bin are expected")  # fmt: skip
-    confidence = shares.max(axis=1)
+    confidence = shares.max(axis=1).astype(float)
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     rows = [
         {
