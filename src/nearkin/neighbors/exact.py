@@ -4,9 +4,9 @@
 other, rounding can swap two of them. Its error is bounded; where the bound leaves the k nearest
 undecided, all rows within the bound are compared by their true distances.
 
-Own code because faiss's IndexFlatL2 takes 1.2 to 1.4 times the CPU, changes bits with the number of
-threads and loses neighbours far from the origin; scikit-learn's ArgKmin takes 1.6 to 2 times
-(docs/notes/search-libraries.md).
+Own code for exactness, not speed: faiss's IndexFlatL2 needs 0.8 to 0.9 times the CPU, but loses
+neighbours far from the origin and changes bits with the number of threads; scikit-learn's ArgKmin
+is exact at 1.7 to 1.9 times the CPU (docs/notes/search-libraries.md).
 """
 
 from collections.abc import Iterator
