@@ -13,8 +13,9 @@ a library could replace code of ours:
 
 Times are the best of --repeats, taken in turns, with --threads threads each. A ratio is that of
 CPU seconds to ours. On a machine that others use, only --threads 1 is a fair comparison: OpenMP
-threads spin while they wait, which counts as CPU time of faiss and scikit-learn. To add a peer, add a line to `SEARCHES` or `KMEANS`; a peer that is not
-installed is named and left out.
+threads spin while they wait, which counts as CPU time of faiss and scikit-learn.
+
+To add a peer, add a line to `SEARCHES` or `KMEANS`; one that is not installed is left out.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Partition of rows into cells, by k-means in the leading principal directions.
 
-The same for any number of threads: no sum depends on the order in which threads finish. faiss.Kmeans
-needs 0.7 times the CPU for the same inertia; own code keeps the bits of earlier fits
+The same for any number of threads: no sum depends on the order in which threads finish.
+faiss.Kmeans needs 0.7 times the CPU for the same inertia; own code keeps the bits of earlier fits
 (docs/notes/search-libraries.md).
 """
 
