@@ -26,7 +26,7 @@ import machine
 from accuracy import Split, random_splits, some, splits
 from nearkin import SoftVotingKNN
 from nearkin.preprocessing import Preprocess
-from nearkin.preprocessing.fourier import FourierLift
+from nearkin.preprocessing.fourier import FourierFeatures
 
 EPOCHS = 5
 COSTS = (1.0, 10.0, 100.0)
@@ -101,12 +101,12 @@ def fourier(data: Path) -> None:
         for bandwidth in (4.0, 8.0):
             gamma = bandwidth**2 / 2
             for columns in (200, 800):
-                own = FourierLift(
+                own = FourierFeatures(
                     Preprocess(whitening=0, center=False, unit_length=False),
                     n_features=columns // 2, bandwidth=bandwidth, random_state=seed,
                 )  # fmt: skip
                 theirs = RBFSampler(gamma=gamma, n_components=columns, random_state=seed)
-                for method, lift in (("FourierLift", own), ("RBFSampler", theirs)):
+                for method, lift in (("FourierFeatures", own), ("RBFSampler", theirs)):
                     Z, seconds = timed(lambda s=split, t=lift: t.fit_transform(s.X))
                     error = kernel_error(split.X, Z, gamma)
                     svm = make_pipeline(lift, LinearSVC(C=10.0, random_state=0))

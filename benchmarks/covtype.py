@@ -28,7 +28,7 @@ from accuracy import SEARCH_ROWS, Split, choose, random_splits, some
 from nearkin import SLNE, Execution, Preprocess, Softmax, SoftVotingKNN
 from nearkin.app.baselines import HoldOut
 from nearkin.app.comparison import Factory, Outcome, compare
-from nearkin.preprocessing.fourier import FourierLift
+from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.reproduction.comparison_methods import sgd_svm
 
 BANDWIDTHS = {"standardised": (2.0, 4.0), "raw": (4.0, 8.0)}
@@ -53,7 +53,7 @@ def slne(scaling: str, seed: int) -> GridSearchCV:
     before = Preprocess(whitening=0, unit_length=False)
     grid = {
         "preprocess": [
-            FourierLift(before, n_features=150, bandwidth=bandwidth, random_state=seed)
+            FourierFeatures(before, n_features=150, bandwidth=bandwidth, random_state=seed)
             for bandwidth in BANDWIDTHS[scaling]
         ],
         "similarity": [

@@ -32,13 +32,13 @@ def test_retrieval_against_loops(seed):
     if not totals.any():
         return
     kept = [q for q in range(6) if totals[q]]
-    precision, recall = metrics.precision_recall(relevant, totals)
+    precision, recall = metrics.precision_recall_curve(relevant, totals)
     for r in range(9):
         found = [relevant[q, : r + 1].sum() for q in kept]
         assert precision[r] == pytest.approx(np.mean([f / (r + 1) for f in found]))
         assert recall[r] == pytest.approx(np.mean([f / totals[q] for f, q in zip(found, kept)]))
     assert (np.diff(recall) >= 0).all()
-    assert metrics.precision_at(relevant, 9) == pytest.approx(relevant.mean())
+    assert metrics.precision_at_k(relevant, 9) == pytest.approx(relevant.mean())
 
 
 @given(seeds)
@@ -76,9 +76,18 @@ def test_perfect_calibration():
     [
         (lambda: metrics.top_n_accuracy([[1, 2]], [1], n=3), "n=3"),
         (lambda: metrics.top_n_accuracy([1, 2], [1, 2]), "ranked has shape"),
-        (lambda: metrics.precision_at([[True]], 2), "k=2"),
-        (lambda: metrics.precision_recall([[True]], [1, 2]), "relevant has shape"),
+        (lambda: metrics.precision_at_k([[True]], 2), "k=2"),
+        (lambda: metrics.precision_recall_curve([[True]], [1, 2]), "relevant has shape"),
+        (lambda: metrics.precision_recall_curve([True], [1]), "relevant has shape"),
         (lambda: metrics.mean_average_precision([[False]], [0]), "zero everywhere"),
+        (lambda: metrics.precision_at_k([True], 1), "relevant has shape"),
+        (lambda: metrics.top_n_accuracy([[1]], [1, 2]), r"truth has shape \(2,\)"),
+        (lambda: metrics.top_n_accuracy(np.empty((0, 2)), []), "at least one row"),
+        (lambda: metrics.confusions([1], [1, 2]), r"predicted has shape \(1,\)"),
+        (lambda: metrics.class_accuracies([1, 2], [[1], [2]]), r"truth has shape \(2, 1\)"),
+        (lambda: metrics.calibration([[0.5, 0.5]], [True, False]), r"correct has shape \(2,\)"),
+        (lambda: metrics.calibration([0.5], [True]), "probabilities has shape"),
+        (lambda: metrics.calibration([[0.5]], [True], bins=0), "bins=0"),
     ],
 )
 def test_bad_input(call, message):

@@ -18,7 +18,7 @@ _HOME = {
     "Checkpoint": "nearkin.io.checkpoint",
     "Constraint": "nearkin.learning.constraints",
     "Execution": "nearkin.learning.execution",
-    "FourierLift": "nearkin.preprocessing",
+    "FourierFeatures": "nearkin.preprocessing",
     "Hardest": "nearkin.learning.sampling",
     "Preprocess": "nearkin.preprocessing",
     "RandomTarget": "nearkin.learning.sampling",
@@ -41,7 +41,7 @@ __all__ = [
     "Checkpoint",
     "Constraint",
     "Execution",
-    "FourierLift",
+    "FourierFeatures",
     "Hardest",
     "Preprocess",
     "RandomTarget",
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         Softmax,
         Uniform,
     )
-    from nearkin.preprocessing import FourierLift, Preprocess
+    from nearkin.preprocessing import FourierFeatures, Preprocess
     from nearkin.slde import SLDE
     from nearkin.slne import SLNE
     from nearkin.tuning import tune

@@ -20,8 +20,8 @@ from nearkin.learning.holdout import HoldOut, lists_of
 from nearkin.learning.incremental import joined
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
-from nearkin.neighbors.backends import check_index
-from nearkin.neighbors.search import NeighborIndex, no_more_than_rows
+from nearkin.neighbors.base import check_index
+from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
 from nearkin.validation import memory
 from nearkin.validation.arrays import check_label_count
 from nearkin.validation.parameters import check_choice, check_number
@@ -265,7 +265,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         learner = 0 if fitted else getattr(self.similarity, "n_neighbors", None) or 0
         if learner:
             check_number("similarity.n_neighbors", learner, 1, whole=True)
-            learner = no_more_than_rows(learner, n, "similarity.n_neighbors")
+            learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
         k = min(max(self.n_neighbors, learner, CSLS_NEIGHBORS if self.csls else 0), n - 1)
         made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
         return keep.lists(made_from, lambda: self._index.nearest(k)[1])

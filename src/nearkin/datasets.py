@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
-from zlib import error
+from zlib import error as ZlibError
 
 import numpy as np
 from numpy.typing import NDArray
 
-Path_ = str | os.PathLike[str]
+PathLike = str | os.PathLike[str]
 
-_BLOCK = 16_384
+_BLOCK_ROWS = 16_384
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,19 @@ class Dataset:
     labels: NDArray[Any] | None = None
 
 
-def read(path: Path_, labels: Path_ | None = None, label_column: str | None = None) -> Dataset:
-    r"""Read rows, and labels from the same file, a column of it, or a file of their own.
+def read(
+    path: PathLike, labels: PathLike | None = None, label_column: str | None = None
+) -> Dataset:
+    r"""Read rows, and labels from the same file, one of its columns, or a separate file.
 
     Parameters
     ----------
     path : path
         ``.npy``: one (n, D) array. ``.npz``: arrays ``X`` and, if there are labels, ``y``.
-        ``.parquet`` and ``.csv``: a column a dimension; labels in `label_column`, or else in a
-        column named ``label`` or ``y``.
+        ``.parquet`` and ``.csv``: one column per dimension; labels in `label_column`, or else in
+        a column named ``label`` or ``y``.
     labels : path, optional
-        ``.npy``, or a text file with a label a line.
+        ``.npy``, or a text file with one label per line.
     label_column : str, optional
 
     Examples
@@ -64,24 +66,24 @@ def read(path: Path_, labels: Path_ | None = None, label_column: str | None = No
     if found is not None and (found.ndim != 1 or len(found) != len(rows)):
         held = len(found) if found.ndim == 1 else f"an array of shape {found.shape} for"
         raise ValueError(
-            f"{labels or path} holds {held} labels for {len(rows)} rows; one a row is expected"
+            f"{labels or path} holds {held} labels for {len(rows)} rows; one per row is expected"
         )
     return Dataset(rows, found)
 
 
-def check_finite(rows: NDArray[Any], path: Path_) -> None:
-    """Refuse NaN and infinity, naming the first row that has one; in blocks, as maps are read."""
-    for lo in range(0, len(rows), _BLOCK):
-        fine = np.isfinite(rows[lo : lo + _BLOCK]).all(axis=1)
-        if not fine.all():
+def check_finite(rows: NDArray[Any], path: PathLike) -> None:
+    """Refuse NaN and infinity, naming the first such row; memory maps are read in blocks."""
+    for lo in range(0, len(rows), _BLOCK_ROWS):
+        finite = np.isfinite(rows[lo : lo + _BLOCK_ROWS]).all(axis=1)
+        if not finite.all():
             raise ValueError(
-                f"{path} contains NaN or infinity in row {lo + int(np.argmin(fine))}; drop such "
+                f"{path} contains NaN or infinity in row {lo + int(np.argmin(finite))}; drop such "
                 "rows or fill them in"
             )
 
 
-def read_labels(path: Path_) -> NDArray[Any]:
-    """Labels from a ``.npy`` file or a text file with a label a line."""
+def read_labels(path: PathLike) -> NDArray[Any]:
+    """Read labels from a ``.npy`` file or a text file with one label per line."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; give a file of labels")
@@ -90,8 +92,8 @@ def read_labels(path: Path_) -> NDArray[Any]:
     try:
         return np.array(path.read_text(encoding="utf-8").splitlines())
     except UnicodeDecodeError as reason:
-        raise ValueError(f"{path} is not a text file in UTF-8 ({reason}); give a label a line, or "
-                         "an .npy file") from None  # fmt: skip
+        raise ValueError(f"{path} is not a text file in UTF-8 ({reason}); give one label per line, "
+                         "or an .npy file") from None  # fmt: skip
 
 
 def _array(path: Path, _: str | None) -> tuple[NDArray[Any], None]:
@@ -101,22 +103,33 @@ def _array(path: Path, _: str | None) -> tuple[NDArray[Any], None]:
         raise ValueError(f"{path} is not a whole .npy file of numbers ({error})") from None
 
 
-def read_archive(path: Path_) -> dict[str, NDArray[Any]]:
-    """All arrays of an ``.npz`` file."""
+def read_archive(path: PathLike) -> dict[str, NDArray[Any]]:
+    """Read all arrays of an ``.npz`` file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist; give an .npz file") from None
-    except (ValueError, OSError, EOFError, AttributeError, TypeError, BadZipFile, error) as reason:
+    except (
+        ValueError,
+        OSError,
+        EOFError,
+        AttributeError,
+        TypeError,
+        BadZipFile,
+        ZlibError,
+    ) as reason:
         raise ValueError(
             f"{path} cannot be used ({reason}); a whole .npz file of arrays is expected"
         ) from None
 
 
-def read_array(path: Path_, name: str, hint: str) -> NDArray[Any]:
-    """The array called `name` of an ``.npz`` file; `hint` says where to get one."""
-    arrays = read_archive(path)
+def read_array(path: PathLike, name: str, hint: str) -> NDArray[Any]:
+    """Read the array `name` of an ``.npz`` file; the error for a file without it ends in `hint`."""
+    return _entry(path, read_archive(path), name, hint)
+
+
+def _entry(path: PathLike, arrays: dict[str, NDArray[Any]], name: str, hint: str) -> NDArray[Any]:
     if name not in arrays:
         held = ", ".join(arrays) or "nothing"
         raise ValueError(f"{path} holds {held}, but no array {name}; {hint}")
@@ -125,10 +138,7 @@ def read_array(path: Path_, name: str, hint: str) -> NDArray[Any]:
 
 def _archive(path: Path, _: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
     arrays = read_archive(path)
-    if "X" not in arrays:
-        held = ", ".join(arrays) or "nothing"
-        raise ValueError(f"{path} holds {held}, but no array X; arrays X and y are expected")
-    return arrays["X"], arrays.get("y")
+    return _entry(path, arrays, "X", "arrays X and y are expected"), arrays.get("y")
 
 
 def _parquet(path: Path, column: str | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -152,12 +162,14 @@ def _parquet(path: Path, column: str | None) -> tuple[NDArray[Any], NDArray[Any]
 
 def _stacked(path: Path, columns: list[NDArray[Any]]) -> NDArray[np.float32]:
     if not columns:
-        raise ValueError(f"{path} has no column beside the labels; a column a dimension is needed")
+        raise ValueError(
+            f"{path} has no column besides the labels; one column per dimension is needed"
+        )
     try:
         return np.column_stack(columns).astype(np.float32)
     except (ValueError, TypeError) as reason:
         raise ValueError(
-            f"{path} has a column of something other than numbers ({reason}); if it holds the "
+            f"{path} has a column that is not numeric ({reason}); if it holds the "
             "labels, name it as the label column"
         ) from None
 
@@ -179,7 +191,7 @@ def _csv(path: Path, column: str | None) -> tuple[NDArray[Any], NDArray[Any] | N
     try:
         rows = np.array([[line[p] for p in places] for line in lines[1:]], dtype=np.float32)
     except (ValueError, IndexError) as error:
-        raise ValueError(f"{path} has a cell that is no number ({error})") from None
+        raise ValueError(f"{path} has a cell that is not a number ({error})") from None
     if label is None:
         return rows, None
     return rows, np.array([line[lines[0].index(label)] for line in lines[1:]])

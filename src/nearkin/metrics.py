@@ -1,4 +1,4 @@
-"""Measures of classification and retrieval: pure functions of arrays."""
+"""Metrics of classification and retrieval: pure functions of arrays."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ Floats = NDArray[np.float64]
 def top_n_accuracy(
     ranked: ArrayLike, truth: ArrayLike, n: int = 1, per_class: bool = False
 ) -> float:
-    """Share of rows whose label is among the first `n` guesses.
+    """Share of rows whose label is among the first `n` predictions.
 
     Parameters
     ----------
-    ranked : (m, ≥n) array of labels, best guess first
+    ranked : (m, ≥n) array of labels, most likely first
     truth : (m,) array of labels
     per_class : bool
-        The mean of the classes' accuracies instead of that of the rows.
+        Average over classes (balanced accuracy) instead of rows.
 
     Examples
     --------
@@ -27,32 +27,28 @@ def top_n_accuracy(
     >>> top_n_accuracy([["a", "b"], ["b", "a"]], ["a", "a"], n=2)
     1.0
     """
-    guesses, labels = np.asarray(ranked), np.asarray(truth)
-    if guesses.ndim != 2 or len(guesses) != len(labels) or not 1 <= n <= guesses.shape[1]:
+    guesses, labels = _matching("ranked", ranked, "truth", truth)
+    if guesses.ndim != 2 or not 1 <= n <= guesses.shape[1]:
         raise ValueError(
-            f"ranked has shape {guesses.shape} for {len(labels)} labels and n={n}; "
-            f"({len(labels)}, n or more) is expected"
+            f"ranked has shape {guesses.shape} and n={n}; ({len(labels)}, n or more) is expected: "
+            "one list of labels per row"
         )
-    right = (guesses[:, :n] == labels[:, None]).any(axis=1)
-    return _mean(right, labels, per_class)
-
-
-def _mean(right: NDArray[np.bool_], labels: NDArray[Any], per_class: bool) -> float:
+    correct = (guesses[:, :n] == labels[:, None]).any(axis=1)
     if not per_class:
-        return float(right.mean())
-    classes, code = np.unique(labels, return_inverse=True)
-    return float((np.bincount(code, right) / np.bincount(code)).mean()) if len(classes) else 0.0
+        return float(correct.mean())
+    _, code = np.unique(labels, return_inverse=True)
+    return float((np.bincount(code, correct) / np.bincount(code)).mean())
 
 
 def confusions(predicted: ArrayLike, truth: ArrayLike, most: int = 10) -> list[dict[str, Any]]:
-    """The pairs of classes most often taken for one another, with counts and shares.
+    """The most frequent entries of the confusion matrix off its diagonal, with counts and shares.
 
     Examples
     --------
     >>> confusions(["b", "b", "a"], ["a", "a", "a"])
     [{'truth': 'a', 'predicted': 'b', 'count': 2, 'share': 0.6666666666666666}]
     """
-    guesses, labels = np.asarray(predicted), np.asarray(truth)
+    guesses, labels = _matching("predicted", predicted, "truth", truth)
     wrong = guesses != labels
     pairs, counts = np.unique(
         np.stack([labels[wrong], guesses[wrong]], axis=1), axis=0, return_counts=True
@@ -71,39 +67,39 @@ def confusions(predicted: ArrayLike, truth: ArrayLike, most: int = 10) -> list[d
 
 
 def class_accuracies(predicted: ArrayLike, truth: ArrayLike) -> list[dict[str, Any]]:
-    """How many rows each class has, and the share of them that is right.
+    """Number of rows and accuracy (recall) of each class.
 
     Examples
     --------
     >>> class_accuracies(["a", "b", "b"], ["a", "a", "b"])
     [{'class': 'a', 'rows': 2, 'accuracy': 0.5}, {'class': 'b', 'rows': 1, 'accuracy': 1.0}]
     """
-    labels = np.asarray(truth)
+    guesses, labels = _matching("predicted", predicted, "truth", truth)
     classes, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    right = np.bincount(code, np.asarray(predicted) == labels, len(classes))
+    correct = np.bincount(code, guesses == labels, len(classes))
     return [
-        {"class": name.item(), "rows": int(n), "accuracy": float(r / n)}
-        for name, n, r in zip(classes, counts, right)
+        {"class": name.item(), "rows": int(n), "accuracy": float(c / n)}
+        for name, n, c in zip(classes, counts, correct)
     ]
 
 
-def precision_recall(relevant: ArrayLike, totals: ArrayLike) -> tuple[Floats, Floats]:
-    """Precision and recall after the first 1, 2, … entries of ranked lists, averaged over queries.
+def precision_recall_curve(relevant: ArrayLike, totals: ArrayLike) -> tuple[Floats, Floats]:
+    """Precision and recall at ranks 1, 2, … of retrieved lists, averaged over queries.
 
     Parameters
     ----------
     relevant : (m, k) bool array
-        Whether each entry of a list is of the query's kind, best ranked first.
+        Whether each retrieved row is relevant to the query, best ranked first.
     totals : (m,) array
-        How many rows of the query's kind the database holds; queries without any are left out.
+        Relevant rows in the database per query; queries without any are left out.
 
     Examples
     --------
-    >>> precision, recall = precision_recall([[True, False, True]], [4])
+    >>> precision, recall = precision_recall_curve([[True, False, True]], [4])
     >>> np.round(precision, 2).tolist(), recall.tolist()
     ([1.0, 0.5, 0.67], [0.25, 0.25, 0.5])
     """
-    hits, size = _counted(relevant, totals)
+    hits, size = _with_relevant_rows(relevant, totals)
     found = np.cumsum(hits, axis=1)
     ranks = np.arange(1, hits.shape[1] + 1)
     return (found / ranks).mean(axis=0), (found / size[:, None]).mean(axis=0)
@@ -112,65 +108,89 @@ def precision_recall(relevant: ArrayLike, totals: ArrayLike) -> tuple[Floats, Fl
 def mean_average_precision(relevant: ArrayLike, totals: ArrayLike) -> float:
     """Mean over queries of the average precision of their ranked lists.
 
-    What a list of length k cannot reach does not count against it: a query's sum of precisions is
-    divided by the smaller of k and the number of rows of its kind.
+    For lists of length k, the sum of precisions is divided by the smaller of k and the number of
+    relevant rows, so that a perfect list reaches one.
 
     Examples
     --------
     >>> mean_average_precision([[True, True, False]], [2])
     1.0
     """
-    hits, size = _counted(relevant, totals)
+    hits, size = _with_relevant_rows(relevant, totals)
     ranks = np.arange(1, hits.shape[1] + 1)
     precision = np.cumsum(hits, axis=1) / ranks
-    reachable = np.minimum(size, hits.shape[1])
-    return float(((precision * hits).sum(axis=1) / reachable).mean())
+    attainable = np.minimum(size, hits.shape[1])
+    return float(((precision * hits).sum(axis=1) / attainable).mean())
 
 
-def precision_at(relevant: ArrayLike, k: int) -> float:
-    """Share of the first `k` entries of the lists that are of the query's kind.
+def precision_at_k(relevant: ArrayLike, k: int) -> float:
+    """Share of relevant rows among the first `k` of the lists.
 
     Examples
     --------
-    >>> precision_at([[True, False, True]], 2)
+    >>> precision_at_k([[True, False, True]], 2)
     0.5
     """
     hits = np.asarray(relevant, bool)
-    if not 1 <= k <= hits.shape[1]:
-        raise ValueError(f"k={k} must lie between 1 and the length of the lists, {hits.shape[1]}")
+    if hits.ndim != 2 or not 1 <= k <= hits.shape[1]:
+        raise ValueError(
+            f"relevant has shape {hits.shape} and k={k}; (queries, k or more) is expected: lower k "
+            "or retrieve longer lists"
+        )
     return float(hits[:, :k].mean())
 
 
-def _counted(relevant: ArrayLike, totals: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-    hits, size = np.asarray(relevant, bool), np.asarray(totals)
-    if hits.ndim != 2 or len(hits) != len(size):
-        raise ValueError(
-            f"relevant has shape {hits.shape} for {len(size)} totals; (m, k) is expected"
-        )
+def _with_relevant_rows(
+    relevant: ArrayLike, totals: ArrayLike
+) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Drop queries that have no relevant rows in the database."""
+    hits, size = _matching("relevant", relevant, "totals", totals)
+    if hits.ndim != 2:
+        raise ValueError(f"relevant has shape {hits.shape}; (queries, k) is expected")
     some = size > 0
     if not some.any():
-        raise ValueError("totals is zero everywhere: no query has a row of its kind to find")
-    return hits[some], size[some]
+        raise ValueError("totals is zero everywhere; at least one query with relevant rows is "
+                         "needed")  # fmt: skip
+    return hits[some].astype(bool), size[some]
 
 
-def calibration(
-    probabilities: ArrayLike, predicted_right: ArrayLike, bins: int = 10
-) -> dict[str, Any]:
-    """How far the probability of the best guess is from how often it is right.
+def _matching(
+    name: str, values: ArrayLike, other_name: str, others: ArrayLike
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return two arrays with one entry per row each, and at least one row; `others` is flat."""
+    a, b = np.asarray(values), np.asarray(others)
+    if b.ndim != 1 or a.ndim == 0 or len(a) != len(b) or len(b) == 0:
+        raise ValueError(
+            f"{name} has shape {a.shape} and {other_name} has shape {b.shape}; one entry of each "
+            "per row, and at least one row, is expected"
+        )
+    return a, b
+
+
+def calibration(probabilities: ArrayLike, correct: ArrayLike, bins: int = 10) -> dict[str, Any]:
+    """Expected calibration error: the gap between confidence and accuracy, over bins.
+
+    Parameters
+    ----------
+    probabilities : (m, classes) array
+    correct : (m,) bool array
+        Whether the most likely class is the true one.
 
     Returns
     -------
     dict
-        ``error``: the expected calibration error; ``bins``: for each used bin its mean
-        ``confidence``, ``accuracy`` and ``count``.
+        ``error``; ``bins``: mean ``confidence``, ``accuracy`` and ``count`` of each non-empty bin.
 
     Examples
     --------
     >>> calibration([[0.9, 0.1], [0.9, 0.1]], [True, False])["error"]
     0.4
     """
-    confidence = np.asarray(probabilities, float).max(axis=1)
-    right = np.asarray(predicted_right, bool)
+    shares, right = _matching("probabilities", probabilities, "correct", correct)
+    if shares.ndim != 2 or bins < 1:
+        raise ValueError(f"probabilities has shape {shares.shape} and bins={bins}; (rows, classes) "
+                         "and at least one bin are expected")  # fmt: skip
+    confidence = shares.max(axis=1).astype(float)
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     rows = [
         {

@@ -13,7 +13,7 @@ from nearkin.learning.objective import edge_scores, objective
 from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
-from nearkin.neighbors import nearest
+from nearkin.neighbors.search import nearest
 
 
 def _is_psd(model: Any) -> bool:

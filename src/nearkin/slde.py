@@ -42,9 +42,9 @@ from nearkin.learning.sampling import PAPER_MARGIN, as_rule
 from nearkin.learning.trainer import TINY
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
-from nearkin.neighbors.backends import check_index
+from nearkin.neighbors.base import check_index
 from nearkin.neighbors.partition import cells_of
-from nearkin.neighbors.search import nearest, no_more_than_rows
+from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE, scale_of
@@ -288,7 +288,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         ready = neighbors is not None and not self.own_neighbors
         if ready or not hasattr(self._prototype, "n_neighbors"):
             return min(self.n_neighbors, n - 1)
-        return no_more_than_rows(self.n_neighbors, n)
+        return clip_n_neighbors(self.n_neighbors, n)
 
     def _learners(self, rng: np.random.Generator, k: int) -> list[Any]:
         """One learner a member, all seeds drawn before any work is given out."""

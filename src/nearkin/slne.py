@@ -27,7 +27,7 @@ from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
 from nearkin.native.vectors import CACHE_BYTES
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
-from nearkin.neighbors.search import nearest, no_more_than_rows
+from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import memory
 from nearkin.validation.arrays import check_label_count, classes_of
@@ -359,7 +359,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     def _find_neighbors(
         self, rows: NDArray[np.float32], keep: Checkpoint, all_rows: Digest
     ) -> NDArray[np.int32]:
-        k = no_more_than_rows(self.n_neighbors, len(rows))
+        k = clip_n_neighbors(self.n_neighbors, len(rows))
 
         def search() -> NDArray[np.int32]:
             return nearest(rows, k, index=self.index, verbose=self._execution.verbose)[1]

@@ -27,7 +27,7 @@ from nearkin.learning.holdout import MAX_HELD_OUT, HoldOut, held_out
 from nearkin.learning.presets import TUNE_CHANGES, TUNE_START
 from nearkin.native.pairs import pair_scores
 from nearkin.preprocessing import Preprocess
-from nearkin.preprocessing.fourier import FourierLift
+from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.slne import SLNE
 from nearkin.validation.arrays import classes_of
 from nearkin.validation.parameters import check_number
@@ -261,7 +261,7 @@ class _Search:
             before = clone(best).set_params(unit_length=False)
             n = min(400, max(50, self.rows.shape[0] // 4))  # more than the rows can fill only costs
             settings = {"n_features": n, "random_state": self.seed}
-            return [FourierLift(before, bandwidth=b, **settings) for b in BANDWIDTHS]
+            return [FourierFeatures(before, bandwidth=b, **settings) for b in BANDWIDTHS]
 
         return [whitened, shortened, lifted]
 

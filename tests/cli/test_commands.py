@@ -96,13 +96,13 @@ def test_import_and_help_load_nothing_heavy():
 
 def test_every_parameter_of_the_estimators_is_an_option():
     other = {"max_epochs": "epochs", "n_components": "components", "n_members": "members",
-             "projection": "ensemble", "n_features": "lift", "random_state": "seed",
+             "projection": "ensemble", "n_features": "fourier", "random_state": "seed",
              }  # fmt: skip
     elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "cache_dir", "learner",
                  "similarity", "preprocess", "execution", "constraint"}  # fmt: skip
     options = Settings().as_dict()
     for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,
-                 package.FourierLift, package.Hardest, package.Softmax, package.Constraint,
+                 package.FourierFeatures, package.Hardest, package.Softmax, package.Constraint,
                  package.Execution):  # fmt: skip
         for name in set(kind().get_params(deep=False)) - elsewhere:
             assert other.get(name, name) in options
@@ -111,7 +111,7 @@ def test_every_parameter_of_the_estimators_is_an_option():
 def test_options_reach_the_estimators():
     told = Settings(
         sampling="all", n_neighbors=7, margin=0.1, epochs=3, ensemble="random", members=4, dims=5,
-        weights="accuracy", shortlist=9, csls=0.5, whitening=0.25, lift=20,
+        weights="accuracy", shortlist=9, csls=0.5, whitening=0.25, fourier=20,
         bandwidth=2.0, refit=False, vote="power", sharpness=3.0, seed=5,
     )  # fmt: skip
     model = told.classifier(rows=100, columns=8)

@@ -70,7 +70,7 @@ CASES = [
     (["train", "cut.digits.npz", *OUT], "cannot be used"),
     (["train", "q.npy", *OUT], "has no labels"),
     (["train", "more", *OUT], "nearkin run"),
-    (["train", "bad.csv", *OUT], "no number"),
+    (["train", "bad.csv", *OUT], "not a number"),
     (["train", "bytes.csv", *OUT], "UTF-8"),
     (["train", "bad.csv", "--label-column", "z", *OUT], "no column 'z'"),
     (["train", "words.npy", *OUT], "numbers are expected"),

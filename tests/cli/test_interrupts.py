@@ -68,7 +68,7 @@ def test_features_go_on(pictures, tmp_path):
 
 
 def test_neighbors_go_on_in_a_folder(files, tmp_path):
-    at = ["nearkin.neighbors.exact", "by_products", 1]
+    at = ["nearkin.neighbors.exact", "topk_by_products", 1]
     said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near", at=at)
     assert said == f"interrupted; {GOES_ON}\n"
     said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near.npz", at=at)

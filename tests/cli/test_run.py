@@ -93,7 +93,7 @@ def test_killed_anywhere_a_run_ends_the_same(tmp_path):
         ("nearkin.images.store", "FeatureFile.record", 2),  # one chunk of three is noted
         ("nearkin.images.store", "FeatureFile.finish", 1),
         ("nearkin.app.pipeline", "_split", 1),  # between two stages
-        ("nearkin.neighbors.search", "near_rows", 1),
+        ("nearkin.neighbors.search", "row_neighbors", 1),
         ("nearkin.slne", "SLNE._epoch", 3),
         ("nearkin.io.safetensors", "_write_array", 2),  # a model is half-written
         ("nearkin.app.assessment", "assess", 1),

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from nearkin.neighbors import exact, nearest, recall
+from nearkin.neighbors import nearest, recall
+from nearkin.neighbors.exact import Exact
+from nearkin.neighbors.lists import row_neighbors
 
 rng = np.random.default_rng(0)
 
@@ -45,10 +47,11 @@ def naive(rows, queries):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("k", [1, 20, 395])
-def test_no_nearer_row_is_left_out(name, k, monkeypatch):
-    monkeypatch.setattr(exact, "DATABASE_BYTES", 4 * 5 * 150)  # several blocks
+@pytest.mark.parametrize("block_bytes", [4 * 5 * 150, 1 << 20])  # several blocks, and one
+def test_no_nearer_row_is_left_out(name, k, block_bytes):
     rows = CASES[name].astype(np.float32)
-    distances, indices = nearest(rows, k, index="exact")
+    index = Exact(rows, block_bytes=block_bytes)
+    distances, indices = row_neighbors(index, rows, np.arange(len(rows)), k)
     far = naive(rows, rows)
     np.fill_diagonal(far, np.inf)
     np.testing.assert_allclose(distances, np.sort(far, axis=1)[:, :k], rtol=1e-5)
@@ -63,9 +66,9 @@ def test_queries_of_their_own():
     np.testing.assert_allclose(distances, np.sort(naive(rows, queries), axis=1)[:, :9], rtol=1e-5)
 
 
-def test_recall_knows_what_products_hide():
+def test_products_alone_lose_neighbours():
     rows = far_apart(3_000, n=600).astype(np.float32)
-    _, by_products = exact.Exact(rows).nearest(rows, 6)
+    _, by_products = Exact(rows).topk(rows, 6)
     without_self = np.array([[j for j in near if j != i][:5] for i, near in enumerate(by_products)])
     assert recall(rows, without_self) < 0.9
     assert recall(rows, nearest(rows, 5)[1]) == 1
@@ -73,12 +76,12 @@ def test_recall_knows_what_products_hide():
 
 @pytest.mark.parametrize("dims", [3, 100, 1_000])
 @pytest.mark.parametrize("shift", [0, 50])
-def test_the_doubt_covers_what_products_are_off_by(dims, shift):
+def test_the_error_bound_holds(dims, shift):
     rows = rng.exponential(size=(300, dims)).astype(np.float32)
-    index = exact.Exact(rows)
+    index = Exact(rows)
     index.centre = index.centre - np.float32(shift)  # as if the rows were far from it
-    squared, near = index.nearest(rows[:50], 300)
+    squared, near = index.topk(rows[:50], 300)
     true = np.take_along_axis(naive(rows, rows[:50]) ** 2, near, axis=1)
     for place in range(0, 300, 7):
-        doubt = index._doubt(rows[:50], squared[:, place])
-        assert (np.abs(squared[:, place] - true[:, place]) <= doubt / 5).all()
+        bound = index.error_bound(rows[:50], squared[:, place])
+        assert (np.abs(squared[:, place] - true[:, place]) <= bound / 5).all()

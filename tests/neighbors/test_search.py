@@ -1,12 +1,12 @@
+"""What `nearest` and `recall` promise, whatever the back end."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.native.topk import smallest
-from nearkin.neighbors import NeighborIndex, nearest, recall
-
-BACK_ENDS = ["exact", "auto", "cells;recall=0.999", "Flat", "IVF8,Flat;nprobe=8", "HNSW32"]
+from nearkin.neighbors import nearest, recall
 
 
 def naive(X, queries, k, own=None):
@@ -19,25 +19,6 @@ def naive(X, queries, k, own=None):
 @pytest.fixture
 def rows():
     return np.random.default_rng(0).normal(size=(400, 9)).astype(np.float32)
-
-
-@pytest.mark.parametrize("index", BACK_ENDS)
-def test_one_contract_for_all_back_ends(rows, index):
-    distances, indices = nearest(rows, 6, index=index)
-    assert indices.shape == distances.shape == (400, 6)
-    assert indices.dtype == np.int32
-    assert distances.dtype == np.float32
-    assert (indices != np.arange(400)[:, None]).all()
-    assert (np.diff(distances, axis=1) >= 0).all()
-    np.testing.assert_allclose(distances, naive(rows, rows, 6, np.arange(400)), rtol=1e-4)
-    assert recall(rows, indices) > 0.99
-
-
-@pytest.mark.parametrize("index", BACK_ENDS)
-def test_queries_of_their_own(rows, index):
-    queries = rows[:50] + np.float32(0.01)
-    distances, _ = NeighborIndex(rows, index).nearest(5, queries)
-    np.testing.assert_allclose(distances, naive(rows, queries, 5), rtol=1e-4)
 
 
 def test_hashing_is_approximate_but_its_distances_are_true(rows):
@@ -65,11 +46,14 @@ def test_far_from_the_origin():
     assert recall(rows - 1_000, indices) > 0.999
 
 
-def test_blocks_of_the_database_are_merged(rows, monkeypatch):
-    whole = nearest(rows, 7)
-    monkeypatch.setattr("nearkin.neighbors.exact.DATABASE_BYTES", 9 * 4 * 33)
-    monkeypatch.setattr("nearkin.neighbors.search.QUERY_BLOCK", 29)
-    np.testing.assert_array_equal(nearest(rows, 7)[1], whole[1])
+@pytest.mark.parametrize("n", [4_096, 4_097, 9_000])
+def test_blocks_of_queries_are_joined(n):
+    rows = np.random.default_rng(0).normal(size=(n, 2)).astype(np.float32)
+    some = np.array([0, 4_094, 4_095, n // 2, n - 2, n - 1])
+    distances, _ = nearest(rows, 3)
+    np.testing.assert_allclose(distances[some], naive(rows, rows[some], 3, some), rtol=1e-4)
+    distances, _ = nearest(rows, 3, queries=rows)
+    np.testing.assert_allclose(distances[some], naive(rows, rows[some], 3), rtol=1e-4)
 
 
 def test_read_only_memory_map(rows, tmp_path):
@@ -115,14 +99,6 @@ def test_one_row_has_no_neighbours():
     with pytest.raises(ValueError, match=r"X has one row.*at least two rows"):
         nearest([[1.0, 2.0]], 1)
     assert nearest([[1.0, 2.0]], 1, queries=[[0.0, 0.0]])[1].tolist() == [[0]]
-
-
-def test_auto_takes_a_recall_for_when_it_is_not_exact(rows, monkeypatch):
-    exact = nearest(rows, 5)[1]
-    np.testing.assert_array_equal(nearest(rows, 5, index="auto;recall=0.9")[1], exact)
-    monkeypatch.setattr("nearkin.neighbors.backends.EXACT_ROWS", 100)
-    cells = nearest(rows, 5, index="cells;recall=0.9")[1]
-    np.testing.assert_array_equal(nearest(rows, 5, index="auto;recall=0.9")[1], cells)
 
 
 @pytest.mark.parametrize("X", [np.zeros(3), np.zeros((0, 3)), np.zeros((3, 0)), [["a"], ["b"]]])

@@ -1,9 +1,10 @@
-"""Large searches: cells that keep the recall they promise, shards that survive."""
+"""Large searches: cells that reach their recall, shards that survive an interruption."""
 
 import numpy as np
 import pytest
 
-from nearkin.neighbors import NeighborIndex, nearest, recall, shards
+from nearkin.neighbors import nearest, recall, register
+from nearkin.neighbors.cells import Cells
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +17,11 @@ def rows():
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    monkeypatch.setattr(shards, "SHARD_ROWS", 700)
+    monkeypatch.setattr("nearkin.neighbors.shards.SHARD_ROWS", 700)
 
 
 @pytest.mark.parametrize("wanted", [0.7, 0.95])
-def test_cells_keep_the_recall_they_promise(rows, wanted):
+def test_cells_reach_their_recall(rows, wanted):
     distances, indices = nearest(rows, 20, index=f"cells;recall={wanted}")
     assert recall(rows, indices, sample=3_000) > wanted - 0.03
     true = np.linalg.norm(rows[:, None][:50] - rows[indices[:50]], axis=2)
@@ -28,14 +29,12 @@ def test_cells_keep_the_recall_they_promise(rows, wanted):
     assert (np.diff(distances, axis=1) >= 0).all()
 
 
-def test_cells_look_at_fewer_rows_for_less_recall(rows):
-    plans = []
-    for wanted in (0.6, 0.99):
-        index = NeighborIndex(rows, f"cells;recall={wanted}")
-        index.nearest(20)
-        plans.append(index._back_end.plan)
-    assert plans[0][1] < plans[1][1]
-    assert plans[0][2] <= plans[1][2]
+def test_cells_probe_less_for_less_recall(rows):
+    low, high = (Cells(rows, f"cells;recall={recall}") for recall in (0.6, 0.99))
+    low.prepare(20)
+    high.prepare(20)
+    assert low.tuned[1] < high.tuned[1]
+    assert low.tuned[2] <= high.tuned[2]
 
 
 @pytest.mark.parametrize("index", ["exact", "cells", "IVF8,Flat", "HNSW16"])
@@ -50,27 +49,30 @@ def test_shards_make_the_same_lists(rows, tmp_path, small_shards, index):
     np.testing.assert_allclose(distances, np.asarray(whole[0]), rtol=1e-3, atol=1e-4)
 
 
-def test_a_second_call_finds_the_missing_shards_only(rows, tmp_path, small_shards, monkeypatch):
-    out, kept, done = tmp_path / "near", nearest(rows, 8, index="cells"), []
-    find = shards.find_shard
+class Counting(Cells):
+    """Counts the rows that are searched, and can be told to fail."""
 
-    def dies(shards, n, threads):
-        if len(done) == 2:
+    searched, fail_at = 0, None
+
+    def search(self, queries, k):
+        if Counting.searched == Counting.fail_at:
             raise KeyboardInterrupt
-        done.append(n)
-        find(shards, n, threads)
+        Counting.searched += len(queries)
+        return super().search(queries, k)
 
-    monkeypatch.setattr(shards, "find_shard", dies)
+
+def test_a_second_call_finds_the_missing_shards_only(rows, tmp_path, small_shards):
+    register("counting", Counting)
+    out = tmp_path / "near"
+    Counting.fail_at = 1_400
     with pytest.raises(KeyboardInterrupt):
-        nearest(rows, 8, index="cells", out=out)
+        nearest(rows, 8, index="counting", out=out)
     assert len(list(out.glob("shard-*"))) == 2
     assert not (out / "indices.npy").exists()
-
-    asked = []
-    monkeypatch.setattr(shards, "find_shard", lambda s, n, t: (asked.append(n), find(s, n, t)))
-    _, indices = nearest(rows, 8, index="cells", out=out)
-    assert not set(asked) & set(done)
-    np.testing.assert_array_equal(indices, kept[1])
+    Counting.searched, Counting.fail_at = 0, None
+    _, indices = nearest(rows, 8, index="counting", out=out)
+    assert Counting.searched == len(rows) - 1_400
+    np.testing.assert_array_equal(indices, nearest(rows, 8, index="cells")[1])
 
 
 def test_workers_share_the_shards(rows, tmp_path, small_shards):

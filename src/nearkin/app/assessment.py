@@ -54,10 +54,10 @@ def _retrieval(model: "SoftVotingKNN", X: ArrayLike, truth: NDArray[Any]) -> dic
     result: dict[str, Any] = {"curves": {}}
     for name, rerank in (("plain", False), ("learned", True)):
         relevant = labels[model.kneighbors(X, rerank=rerank)[1]] == truth[:, None]
-        precision, recall = metrics.precision_recall(relevant, totals)
+        precision, recall = metrics.precision_recall_curve(relevant, totals)
         result["curves"][name] = {"precision": precision.tolist(), "recall": recall.tolist()}
         result[f"map_{name}"] = metrics.mean_average_precision(relevant, totals)
         for k in SHORT_LISTS:
             if k <= relevant.shape[1]:
-                result[f"precision_at_{k}_{name}"] = metrics.precision_at(relevant, k)
+                result[f"precision_at_{k}_{name}"] = metrics.precision_at_k(relevant, k)
     return result

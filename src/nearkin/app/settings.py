@@ -12,8 +12,8 @@ MAX_COMPONENTS = 3_000
 # Settings that do nothing without another, and those that mean something beside `tune`.
 NEEDED = {
     "ensemble": ("members", "dims", "own_neighbors", "weights", "joint_epochs"),
-    "preprocess": ("components", "whitening", "power", "center", "unit_length", "lift"),
-    "lift": ("bandwidth",),
+    "preprocess": ("components", "whitening", "power", "center", "unit_length", "fourier"),
+    "fourier": ("bandwidth",),
     "tune": ("tune_rows",),
 }
 WITH_TUNE = ("tune", "tune_rows", "seed")
@@ -82,7 +82,7 @@ class Settings:
     )  # fmt: skip
     center: bool = _option(True, "Subtract the mean.", "Preprocessing")
     unit_length: bool = _option(True, "Scale rows to length one.", "Preprocessing")
-    lift: int | None = _option(
+    fourier: int | None = _option(
         None, "Random Fourier features to make of rows with few columns.", "Preprocessing"
     )
     bandwidth: float = _option(1.0, "Of the Fourier features.", "Preprocessing")
@@ -142,7 +142,7 @@ class Settings:
         check_choice("sampling", self.sampling, ["auto", *RULES])
         check_number("seed", self.seed, 0)
         check_number("tune_rows", self.tune_rows, 3)
-        for name in ("n_neighbors", "shortlist", "components", "dims", "lift"):
+        for name in ("n_neighbors", "shortlist", "components", "dims", "fourier"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1)
         check_number("bandwidth", self.bandwidth, 0, open_low=True)
@@ -167,7 +167,7 @@ class Settings:
         """The preprocessing, not fitted; None without one."""
         if not self.preprocess:
             return None
-        from nearkin import FourierLift, Preprocess
+        from nearkin import FourierFeatures, Preprocess
 
         components = self.resolved(rows, columns).components
         made = Preprocess(
@@ -175,13 +175,13 @@ class Settings:
             whitening=self.whitening,
             power=1.0 if self.power is None else self.power,
             center=self.center,
-            unit_length=self.unit_length and self.lift is None,
+            unit_length=self.unit_length and self.fourier is None,
             random_state=self.seed,
         )
-        if self.lift is None:
+        if self.fourier is None:
             return made
-        return FourierLift(
-            made, n_features=self.lift, bandwidth=self.bandwidth, random_state=self.seed
+        return FourierFeatures(
+            made, n_features=self.fourier, bandwidth=self.bandwidth, random_state=self.seed
         )
 
     def classifier(

@@ -32,7 +32,7 @@ CLASSES = {
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.classifier",
     "Preprocess": "nearkin.preprocessing.preprocess",
-    "FourierLift": "nearkin.preprocessing.fourier",
+    "FourierFeatures": "nearkin.preprocessing.fourier",
     "LLC": "nearkin.images.llc",
     "Codebook": "nearkin.images.codebook",
     "DenseSIFT": "nearkin.images.sift",

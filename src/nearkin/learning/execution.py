@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nearkin.neighbors.backends import check_index
+from nearkin.neighbors.base import check_index
 from nearkin.validation.parameters import ParameterGroup, check_choice, check_number
 
 Order = Literal["random", "local", "given"]

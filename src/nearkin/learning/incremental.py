@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin.neighborhoods import NeighborLists, as_graph
-from nearkin.neighbors.backends import build
-from nearkin.neighbors.lists import near_rows
+from nearkin.neighbors.base import build
+from nearkin.neighbors.lists import row_neighbors
 
 Array = NDArray[np.float32]
 
@@ -59,7 +59,7 @@ def lists_of_the_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.i
     # Building an approximate index for a few rows would take longer than searching without.
     found = build(rows, "exact" if index == "auto" else index)
     found.prepare(k)
-    return near_rows(found, rows, own, k)[1]
+    return row_neighbors(found, rows, own, k)[1]
 
 
 def joined(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:

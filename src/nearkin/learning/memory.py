@@ -12,9 +12,9 @@ from nearkin.learning.blocks import BLOCK
 from nearkin.native.intrinsics import CACHE_LINE
 from nearkin.native.threads import n_threads
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
-from nearkin.neighbors.backends import EXACT_ROWS
+from nearkin.neighbors.base import EXACT_ROWS
 from nearkin.neighbors.exact import DATABASE_BYTES, PRODUCT_BYTES
-from nearkin.neighbors.faiss import Factory
+from nearkin.neighbors.faiss import FaissIndex
 from nearkin.neighbors.lists import QUERY_BLOCK
 from nearkin.neighbors.partition import DIMS, TRAIN_ROWS_A_CELL
 from nearkin.validation.memory import Stages
@@ -71,7 +71,7 @@ def search_bytes(rows: int, dims: int, k: int, index: str) -> int:
         reduced = 3 * 4 * rows * min(DIMS, dims)  # as they come, in cells, and those of a search
         return lists + CANDIDATES * queries + max(reduced, partition_bytes(rows, dims))
     # An index grows by half as it fills, and keeps every row; a compressing one keeps less.
-    sample = 2 * 4 * dims * min(rows, 2 * Factory.TRAIN_ROWS)
+    sample = 2 * 4 * dims * min(rows, 2 * FaissIndex.TRAIN_ROWS)
     return lists + queries + max(3 * whole // 2 + 8 * rows, sample)
 
 

@@ -1,46 +1,157 @@
-"""What every back end of the search offers: `_exact`, `_cells`, `_faiss`.
+"""The contract of a search back end, and the registry that finds a back end by its name.
 
-A back end answers ``search(queries, k)`` with the row numbers it believes nearest, at least k for
-each query, ``-1`` where it found fewer. `save` and `load` let workers share one index.
+An index is described by a string: a name, and settings after a semicolon, such as
+``"cells;recall=0.9"``. Back ends are imported on first use.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
+IndexDescription = Literal["auto", "exact", "cells"] | str
+
+EXACT_ROWS = 100_000  # "auto" is exact up to this many rows
 
 
 class Index(Protocol):
-    """What every back end offers."""
+    """Rows made ready to be searched. Subclass it, or offer the same methods.
 
-    @property
-    def order(self) -> NDArray[np.int64] | None:
-        """The order in which the rows are best asked; None is their own."""
+    Attributes
+    ----------
+    order : (n,) int64 array or None
+        The order in which to query all rows, if one is faster than their own.
+    """
+
+    order: NDArray[np.int64] | None = None
+
+    @abstractmethod
+    def __init__(self, rows: Array, description: str) -> None:
+        """Build the index of `rows`, from the whole description, settings included."""
+
+    @abstractmethod
+    def search(self, queries: Array, k: int) -> NDArray[np.int64]:
+        """Return the row numbers of `k` or more candidates per query, -1 in empty places."""
         ...
 
-    def search(self, queries: Array, k: int) -> NDArray[np.int64]:
-        """Rows nearest to each query."""
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write to the file `path` what `load` needs besides the rows."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, rows: Array, path: Path) -> Self:
+        """Return the index that `save` wrote, over the same rows; workers share one this way."""
         ...
 
     def prepare(self, k: int) -> None:
-        """Get ready for searches of `k` rows."""
-        ...
-
-    def save(self, path: Path) -> None:
-        """Write what `load` needs beside the rows."""
-        ...
+        """Get ready for searches of `k` rows: called before `search` and `save`."""
+        return
 
     @classmethod
-    def load(cls, rows: Array, path: Path) -> Self:
-        """The index that `save` wrote."""
-        ...
+    def check(cls, description: str) -> None:
+        """Raise ValueError for wrong settings: called before anything is built or written."""
+        return
+
+
+_METHODS = ("search", "save", "load", "prepare", "check")
+_FAISS = "nearkin.neighbors.faiss:FaissIndex"  # for every name that is not registered
+_BUILT_IN = {
+    "auto": "nearkin.neighbors.cells:Cells",
+    "exact": "nearkin.neighbors.exact:Exact",
+    "cells": "nearkin.neighbors.cells:Cells",
+}
+_registered: dict[str, str | type[Index]] = {}
+
+
+def register(name: str, back_end: str | type[Index]) -> None:
+    """Make a back end known under a name, for every ``index=``.
+
+    Parameters
+    ----------
+    name : str
+        A name registered before is replaced; those of the package are not.
+    back_end : str or class
+        ``"package.module:Class"``, imported on first use, or the class. Worker processes
+        import it by its module.
+
+    Examples
+    --------
+    >>> from nearkin.neighbors.exact import Exact
+    >>> register("brute", Exact)
+    >>> resolve("brute", 10).__name__
+    'Exact'
+    """
+    if name in _BUILT_IN or not name or ";" in name:
+        raise ValueError(
+            f"name={name!r} cannot be registered; give a name without a semicolon that is none of "
+            f"{', '.join(map(repr, _BUILT_IN))}"
+        )
+    if isinstance(back_end, str):
+        if not all(back_end.partition(":")):
+            raise ValueError(f"back_end={back_end!r} must have the form 'package.module:Class'")
+    else:
+        _check_contract(back_end, name)
+    _registered[name] = back_end
+
+
+def resolve(description: str, n: int) -> type[Index]:
+    """Return the back end that a description names, for `n` rows."""
+    name = description.partition(";")[0]
+    if name == "auto" and n <= EXACT_ROWS:
+        name = "exact"
+    found = _BUILT_IN.get(name) or _registered.get(name, _FAISS)
+    return _imported(found, name) if isinstance(found, str) else found
+
+
+def check_index(description: Any) -> None:
+    """Refuse what describes no index; faiss checks its factory strings when it builds them."""
+    if not isinstance(description, str):
+        raise ValueError(f"index={description!r} must be a string: {choices()}")
+    resolve(description, EXACT_ROWS + 1).check(description)  # "auto": its settings are of cells
+
+
+def build(rows: Array, description: str) -> Index:
+    """Build the index that a description names."""
+    check_index(description)
+    return resolve(description, len(rows))(rows, description)
+
+
+def choices() -> str:
+    """Say what an index can be, for error messages."""
+    names = ", ".join(map(repr, (*_BUILT_IN, *_registered)))
+    return f"use {names} or a faiss index-factory string such as 'IVF1024,Flat' or 'HNSW32'"
 
 
 def blocks(n: int, size: int) -> Iterator[tuple[int, int]]:
-    """Ranges of `size` that cover ``0:n``."""
+    """Yield ranges of `size` that cover ``0:n``."""
     for lo in range(0, n, size):
         yield lo, min(lo + size, n)
+
+
+def _imported(target: str, name: str) -> type[Index]:
+    module, _, attribute = target.partition(":")
+    try:
+        back_end = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"index={name!r} is registered as {target!r}, which cannot be imported ({error}); "
+            "install what it needs, or register the name anew"
+        ) from error
+    _check_contract(back_end, name)
+    return back_end
+
+
+def _check_contract(back_end: Any, name: str) -> None:
+    missing = [method for method in _METHODS if not callable(getattr(back_end, method, None))]
+    if missing or not isinstance(back_end, type) or not hasattr(back_end, "order"):
+        lacks = f", which lacks {', '.join(missing)}" if missing else ""
+        raise TypeError(
+            f"back end {name!r} is {back_end!r}{lacks}; a class that keeps the contract of "
+            "nearkin.neighbors.Index is expected: derive it from Index"
+        )

@@ -1,40 +1,55 @@
-"""From what an index found to neighbour lists: without the row itself, by true distance."""
+"""From the candidates of an index to neighbour lists: re-ranked by distance, self excluded."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.threads import in_threads
-from nearkin.neighbors.base import Index
+from nearkin.neighbors.base import Array, Index
 
 Neighbors = tuple[NDArray[np.float32], NDArray[np.int32]]  # distances, indices
 
-QUERY_BLOCK = 4_096  # rows that ask at once
+QUERY_BLOCK = 4_096  # queries per call of a back end
 
 
-def near_rows(index: Index, rows: NDArray[np.float32], at: NDArray[np.int64], k: int) -> Neighbors:
-    """Lists of the rows `at`, themselves left out."""
-    asked = np.ascontiguousarray(rows[at])
-    # A row finds itself first; one more than asked for leaves k when it is taken out.
-    near = _without_self(index.search(asked, k + 1), at)
-    return by_distance(rows, asked, near, k)
+def query_neighbors(index: Index, rows: Array, queries: Array, k: int) -> Neighbors:
+    """Find the `k` nearest rows of each query."""
+    queries = np.ascontiguousarray(queries)
+    return _rerank(rows, queries, _candidates(index, queries, k), k)
 
 
-def by_distance(
-    rows: NDArray[np.float32], asked: NDArray[np.float32], near: NDArray[np.int64], k: int
-) -> Neighbors:
-    """The `k` nearest of what was found for each row of `asked`, nearest first."""
+def row_neighbors(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> Neighbors:
+    """Find the `k` nearest rows of each of the rows `at`, itself excluded."""
+    queries = np.ascontiguousarray(rows[at])
+    # One more than k: a row finds itself.
+    near = _without_self(_candidates(index, queries, k + 1), at)
+    return _rerank(rows, queries, near, k)
+
+
+def _candidates(index: Index, queries: Array, k: int) -> NDArray[np.int64]:
+    near = index.search(queries, k)
+    if near.ndim != 2 or len(near) != len(queries) or near.shape[1] < k:
+        raise ValueError(
+            f"{type(index).__name__}.search returned an array of shape {near.shape} for "
+            f"{len(queries)} queries and k={k}; ({len(queries)}, {k} or more) is expected, with -1 "
+            "in empty places"
+        )
+    return near
+
+
+def _rerank(rows: Array, queries: Array, near: NDArray[np.int64], k: int) -> Neighbors:
+    """Keep the `k` nearest candidates of each query by true distance, nearest first."""
     found = near.astype(np.int32)
-    squared = pair_squared_distances(asked, rows, found)
-    indices = np.empty((len(asked), k), np.int32)
-    distances = np.empty((len(asked), k), np.float32)
+    squared = pair_squared_distances(queries, rows, found)
+    indices = np.empty((len(queries), k), np.int32)
+    distances = np.empty((len(queries), k), np.float32)
 
     def sort(lo: int, hi: int) -> None:
         order = np.argsort(squared[lo:hi], axis=1, kind="stable")[:, :k]
         indices[lo:hi] = np.take_along_axis(found[lo:hi], order, axis=1)
         distances[lo:hi] = np.sqrt(np.take_along_axis(squared[lo:hi], order, axis=1))
 
-    in_threads(sort, len(asked))
+    in_threads(sort, len(queries))
     return distances, indices
 
 

@@ -1,8 +1,8 @@
-"""k nearest rows, exactly, by cells, or through any faiss index; always ``(distances, indices)``.
+"""The k nearest rows through any back end: always ``(distances, indices)``.
 
-Every back end keeps one contract: ``indices`` is an (n, k) int32 array, nearest first, a row is
-never its own neighbour, ``-1`` fills places that an approximate index left empty; ``distances``
-are Euclidean and exact for the rows that were found, whatever the index computed with.
+``indices`` is an (n, k) int32 array, nearest first; a row is never its own neighbour; ``-1`` fills
+places that an approximate index left empty. ``distances`` are Euclidean and exact for the rows
+that were found, whatever the back end computes with.
 """
 
 import os
@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io.progress import track
-from nearkin.neighbors.backends import EXACT_ROWS, build, check_index
-from nearkin.neighbors.base import blocks
-from nearkin.neighbors.exact import Exact
-from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, by_distance, near_rows
+from nearkin.neighbors.base import EXACT_ROWS, IndexDescription, blocks, build, check_index
+from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, query_neighbors, row_neighbors
 from nearkin.neighbors.shards import nearest_in_shards
 from nearkin.validation.arrays import as_rows
 from nearkin.validation.parameters import check_number
@@ -28,7 +26,7 @@ def nearest(
     k: int,
     *,
     queries: ArrayLike | None = None,
-    index: str = "auto",
+    index: IndexDescription = "auto",
     out: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -42,17 +40,18 @@ def nearest(
     k : int
         Neighbours per query.
     queries : array-like of shape (m, D), optional
-        Left out, every row of `X` is a query and is kept out of its own list.
+        If omitted, every row of `X` is a query and is excluded from its own list.
     index : str
-        ``"exact"``; ``"cells"``, approximate and made for asking all rows at once, at a
+        ``"exact"``; ``"cells"``, approximate and made for querying all rows at once, at a
         recall that it measures on a sample (0.95; ``"cells;recall=0.9"``); any faiss
         index-factory string such as ``"IVF1024,Flat"``, ``"HNSW32"`` or, for hashing, ``"LSH"``,
-        with search parameters after a semicolon (``"IVF1024,Flat;nprobe=64"``); or
-        ``"auto"``: exact up to 100,000 rows, then cells (``"auto;recall=0.9"``: at that recall).
+        with search parameters after a semicolon (``"IVF1024,Flat;nprobe=64"``); a name given to
+        `register`; or ``"auto"``: exact up to 100,000 rows, then cells (``"auto;recall=0.9"``: at
+        that recall).
     out : path, optional
-        Folder for lists that are too many for memory or too dear to lose: the search is cut into
-        shards, each kept when it is done, and a second call finds the missing ones. What is
-        returned is memory-mapped.
+        Folder for lists that do not fit into memory or take long: the search is split into
+        shards, each written when it is done, and a second call resumes. The arrays returned are
+        memory-mapped.
     n_jobs : int, optional
         With `out`: workers that share the shards, through joblib.
     verbose : int
@@ -72,15 +71,15 @@ def nearest(
     if out is None:
         return NeighborIndex(X, index).nearest(k, queries, verbose=verbose)
     if queries is not None:
-        raise ValueError("out= keeps the lists of the rows of X themselves; leave out queries")
+        raise ValueError("out= holds the lists of the rows of X; leave out queries, or out")
     rows = as_rows(X, "X")
-    _check_k(k, len(rows), alone=True)
-    check_index(index)  # before a folder is made for it
+    _check_k(k, len(rows), exclude_self=True)
+    check_index(index)  # before a folder is made
     return nearest_in_shards(rows, k, out, index, n_jobs, verbose)
 
 
 class NeighborIndex:
-    """Rows made ready to be searched, for more than one search. See `nearest`.
+    """An index of rows, for more than one search. See `nearest`.
 
     Examples
     --------
@@ -89,33 +88,31 @@ class NeighborIndex:
     [[2]]
     """
 
-    def __init__(self, X: ArrayLike, index: str = "auto") -> None:
+    def __init__(self, X: ArrayLike, index: IndexDescription = "auto") -> None:
         self.rows = as_rows(X, "X")
         self._back_end = build(self.rows, index)
 
     def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
         """The `k` nearest rows of each query, or of each row but itself."""
-        rows, alone = self.rows, queries is None
-        asked = rows if queries is None else as_rows(queries, "queries", width=rows.shape[1])
-        _check_k(k, len(rows), alone)
-        self._back_end.prepare(k)
-        order = self._back_end.order if alone else None
-        found = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int32)
-        parts = list(blocks(len(asked), QUERY_BLOCK))
-        for lo, hi in track(parts, "neighbours", show=verbose > 0):
+        index, rows = self._back_end, self.rows
+        vectors = None if queries is None else as_rows(queries, "queries", width=rows.shape[1])
+        _check_k(k, len(rows), exclude_self=vectors is None)
+        index.prepare(k)
+        n, order = (len(rows), index.order) if vectors is None else (len(vectors), None)
+        found = np.empty((n, k), np.float32), np.empty((n, k), np.int32)
+        for lo, hi in track(list(blocks(n, QUERY_BLOCK)), "neighbours", show=verbose > 0):
             at = np.arange(lo, hi) if order is None else order[lo:hi]
-            if alone:
-                found[0][at], found[1][at] = near_rows(self._back_end, rows, at, k)
+            if vectors is None:
+                found[0][at], found[1][at] = row_neighbors(index, rows, at, k)
             else:
-                near = self._back_end.search(np.ascontiguousarray(asked[lo:hi]), k)
-                found[0][at], found[1][at] = by_distance(rows, asked[lo:hi], near, k)
+                found[0][at], found[1][at] = query_neighbors(index, rows, vectors[lo:hi], k)
         return found
 
 
 def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int = 0) -> float:
-    """Share of the exact neighbours that `indices` holds, on a random sample of rows.
+    """Return the share of the exact neighbours that `indices` holds, on a random sample of rows.
 
-    `indices` are lists of each row's neighbours, as ``nearest(X, k)[1]`` gives them.
+    `indices` are lists of each row's neighbours, as ``nearest(X, k)[1]`` returns.
 
     Examples
     --------
@@ -125,19 +122,19 @@ def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int =
     """
     check_number("sample", sample, 1, whole=True)
     rows = as_rows(X, "X")
-    lists = _lists_of_all(indices, len(rows))
+    lists = _checked_lists(indices, len(rows))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:sample])
-    _, near = near_rows(Exact(rows), rows, chosen, lists.shape[1])
+    _, near = row_neighbors(build(rows, "exact"), rows, chosen, lists.shape[1])
     hits = sum(len(np.intersect1d(a, b)) for a, b in zip(near, lists[chosen]))
     return float(hits / near.size)
 
 
-def _lists_of_all(indices: ArrayLike, n: int) -> NDArray[np.integer]:
-    """`indices` as an array, if it lists neighbours of each of `n` rows."""
+def _checked_lists(indices: ArrayLike, n: int) -> NDArray[np.integer]:
+    """Return `indices` as an array, if it lists neighbours of each of `n` rows."""
     expected = f"an (n, k) array of row indices with n={n}, one list for each row of X, is expected"
     if isinstance(indices, tuple) and len(indices) == 2 and np.ndim(indices[0]) == 2:
         raise ValueError(
-            "indices is a pair, as nearest gives it: distances and indices; give its second part, "
+            "indices is a pair of distances and indices, as nearest returns; give its second part, "
             "as in recall(X, nearest(X, k)[1])"
         )
     try:
@@ -154,10 +151,10 @@ def _lists_of_all(indices: ArrayLike, n: int) -> NDArray[np.integer]:
     return lists
 
 
-def no_more_than_rows(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
-    """`n_neighbors`, or as many as each of `n` rows has, with a warning to whoever calls `fit`.
+def clip_n_neighbors(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
+    """Return `n_neighbors`, at most ``n - 1``, with a warning if it is lowered.
 
-    For a method that `fit` calls.
+    For a method that `fit` calls: the warning points at the caller of `fit`.
     """
     k = min(n_neighbors, n - 1)
     if k < n_neighbors:
@@ -165,14 +162,14 @@ def no_more_than_rows(n_neighbors: int, n: int, name: str = "n_neighbors") -> in
     return k
 
 
-def _check_k(k: int, n: int, alone: bool) -> None:
-    """Refuse to look for more neighbours than there are rows."""
-    if alone and n == 1:
+def _check_k(k: int, n: int, exclude_self: bool) -> None:
+    """Refuse to search for more neighbours than there are rows."""
+    if exclude_self and n == 1:
         raise ValueError("X has one row, which has no neighbours; at least two rows are needed")
     check_number("k", k, 1, whole=True)
-    most = n - 1 if alone else n
+    most = n - 1 if exclude_self else n
     if k > most:
         raise ValueError(
-            f"k={k} neighbours were asked of {n} rows; "
+            f"k={k} neighbours were requested of {n} rows; "
             f"k must be between 1 and {most}: lower k or add rows"
         )

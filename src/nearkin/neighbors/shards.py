@@ -1,7 +1,7 @@
-"""Neighbour lists in shards: separate jobs, each kept when done, joined at the end.
+"""Neighbour lists in shards: separate jobs, each written when done, joined at the end.
 
-The folder holds the index, then ``shard-0000.safetensors`` …, each of which appears whole or not
-at all, and at the end ``indices.npy`` and ``distances.npy``. A worker gets the folder and a number.
+The folder holds the index, then ``shard-0000.safetensors`` …, each written atomically, and at the
+end ``indices.npy`` and ``distances.npy``. A worker gets the folder and a shard's number.
 """
 
 import json
@@ -19,9 +19,8 @@ from nearkin.io.atomic import replacing
 from nearkin.io.fingerprint import Digest, differences, words
 from nearkin.io.progress import track
 from nearkin.native.threads import limited, n_threads
-from nearkin.neighbors.backends import build, kind_of
-from nearkin.neighbors.base import Index, blocks
-from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, near_rows
+from nearkin.neighbors.base import Index, blocks, resolve
+from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, row_neighbors
 
 SHARD_ROWS = 16_384
 
@@ -31,10 +30,11 @@ class Shards:
 
     def __init__(self, folder: Path, rows: NDArray[np.float32], k: int, description: str) -> None:
         self.folder, self.rows, self.k, self.description = folder, rows, k, description
+        self.back_end = resolve(description, len(rows))  # workers need not have registered it
         self.size, self.count = SHARD_ROWS, -(-len(rows) // SHARD_ROWS)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Workers map the file that the rows lie in; its content is not sent to them."""
+        """Send workers the name of a mapped file instead of its content."""
         rows, state = self.rows, dict(self.__dict__)
         if isinstance(rows, np.memmap) and isinstance(rows.base, mmap):
             state["rows"] = str(rows.filename), rows.offset, rows.shape
@@ -48,15 +48,15 @@ class Shards:
 
     @property
     def lists(self) -> tuple[Path, Path]:
-        """Where the finished lists are."""
+        """Paths of the finished lists."""
         return self.folder / "indices.npy", self.folder / "distances.npy"
 
     def shard(self, n: int) -> Path:
-        """Where shard `n` is kept."""
+        """Path of shard `n`."""
         return self.folder / f"shard-{n:04d}.safetensors"
 
     def claim(self) -> None:
-        """Make the folder ours, or refuse one that belongs to another search."""
+        """Claim the folder, or refuse one that belongs to another search."""
         self.folder.mkdir(parents=True, exist_ok=True)
         note = self.folder / "search.json"
         made_from = {"rows": Digest(self.rows), "k": self.k, "index": self.description}
@@ -75,17 +75,17 @@ class Shards:
             )
 
     def index(self) -> Index:
-        """The index, built by the first who asks."""
+        """Return the index, built by the first caller."""
         path = self.folder / "index"
         if not path.exists():
-            index = build(self.rows, self.description)
+            index = self.back_end(self.rows, self.description)
             index.prepare(self.k)
             with replacing(path) as aside:
                 index.save(aside)
-        return kind_of(self.description, len(self.rows)).load(self.rows, path)
+        return self.back_end.load(self.rows, path)
 
     def join(self) -> None:
-        """Put the shards together, each list at the place of its row."""
+        """Join the shards, each list in the place of its row."""
         shape = len(self.rows), self.k
         for path, dtype, name in zip(self.lists, ("i4", "f4"), ("indices", "distances")):
             with replacing(path) as aside:
@@ -106,7 +106,7 @@ def nearest_in_shards(
     n_jobs: int | None,
     verbose: int,
 ) -> Neighbors:
-    """Neighbour lists of all rows, in a folder that a second call goes on with."""
+    """Find the neighbours of all rows, in a folder from which a second call resumes."""
     shards = Shards(Path(out), rows, k, index)
     shards.claim()
     if not all(path.exists() for path in shards.lists):
@@ -128,7 +128,7 @@ def _threads_each(n_jobs: int | None) -> int:
 
 
 def find_shard(shards: Shards, n: int, threads: int) -> None:
-    """Find and keep the lists of shard `n`; runs in a worker."""
+    """Find and write the lists of shard `n`; runs in a worker."""
     if shards.shard(n).exists():
         return
     with limited(threads):
@@ -136,7 +136,8 @@ def find_shard(shards: Shards, n: int, threads: int) -> None:
         order = np.arange(len(rows)) if index.order is None else index.order
         at = np.asarray(order[n * shards.size : (n + 1) * shards.size])
         parts = [
-            near_rows(index, rows, at[lo:hi], shards.k) for lo, hi in blocks(len(at), QUERY_BLOCK)
+            row_neighbors(index, rows, at[lo:hi], shards.k)
+            for lo, hi in blocks(len(at), QUERY_BLOCK)
         ]
     distances, indices = (np.concatenate(column) for column in zip(*parts))
     arrays = {"at": at, "indices": indices, "distances": distances}

@@ -1,6 +1,6 @@
-"""Rows made comparable before neighbours are found: centring, PCA, whitening, Fourier features."""
+"""Preprocessing of rows: centring, PCA, whitening, random Fourier features."""
 
-from nearkin.preprocessing.fourier import FourierLift
+from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.preprocessing.preprocess import Preprocess
 
-__all__ = ["FourierLift", "Preprocess"]
+__all__ = ["FourierFeatures", "Preprocess"]

@@ -1,4 +1,4 @@
-"""FourierLift: a similarity that bends with the data, for rows of few dimensions."""
+"""FourierFeatures: a non-linear similarity for rows of few dimensions."""
 
 from typing import Any, Self
 
@@ -14,24 +14,24 @@ from nearkin.validation.parameters import check_number
 Array = NDArray[np.float32]
 
 
-class FourierLift(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Rows after `preprocess` as random Fourier features (Rahimi and Recht, 2007).
+class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Random Fourier features of preprocessed rows (Rahimi and Recht, 2007), of unit length.
 
-    Their inner products approximate ``exp(-bandwidth² |x - z|² / 2)`` of rows scaled to mean
-    squared length one: a matrix M on them is a similarity that bends with the data, which a few
-    columns alone do not allow. The rows have unit length.
+    Their inner products approximate the Gaussian kernel ``exp(-bandwidth² |x - z|² / 2)`` of rows
+    scaled to mean squared length one, so that a matrix M learned on them is a non-linear
+    similarity. scikit-learn's RBFSampler draws cosines with random phases instead: unit length
+    only on average, and a larger error for as many columns.
 
     Parameters
     ----------
     preprocess : transformer, optional
-        Applied first; a copy is fitted along. Left out, ``Preprocess(unit_length=False)``: half
-        whitening, lengths as they are.
+        Applied first; a copy is fitted. If omitted, ``Preprocess(unit_length=False)``.
     n_features : int
-        Random directions; each gives a cosine and a sine.
+        Random directions; each yields a cosine and a sine.
     bandwidth : float
-        The larger, the nearer two rows must be to be similar.
+        The larger, the closer two rows must be to be similar.
     random_state : int, RandomState instance or None
-        Draws the directions.
+        Seeds the directions.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class FourierLift(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> lift = FourierLift(Preprocess(unit_length=False), n_features=2_000, random_state=0)
-    >>> Z = lift.fit_transform(X)
-    >>> scaled = Preprocess(unit_length=False).fit_transform(X) / lift.scale_
+    >>> fourier = FourierFeatures(Preprocess(unit_length=False), n_features=2_000, random_state=0)
+    >>> Z = fourier.fit_transform(X)
+    >>> scaled = Preprocess(unit_length=False).fit_transform(X) / fourier.scale_
     >>> kernel = np.exp(-(np.linalg.norm(scaled[0] - scaled[1]) ** 2) / 2)
     >>> bool(abs(Z[0] @ Z[1] - kernel) < 0.05)
     True
@@ -86,14 +86,14 @@ class FourierLift(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Return the cosines and sines of the rows along the directions."""
         check_is_fitted(self)
         rows, m = self.preprocess_.transform(X), self.directions_.shape[1]
-        lifted = np.empty((len(rows), 2 * m), np.float32)
+        features = np.empty((len(rows), 2 * m), np.float32)
         for lo in range(0, len(rows), 4_096):
             part = slice(lo, lo + 4_096)
             angles = rows[part] @ self.directions_
-            np.cos(angles, out=lifted[part, :m])
-            np.sin(angles, out=lifted[part, m:])
-        lifted *= np.float32(1 / np.sqrt(m))
-        return lifted
+            np.cos(angles, out=features[part, :m])
+            np.sin(angles, out=features[part, m:])
+        features *= np.float32(1 / np.sqrt(m))
+        return features
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,8 +1,7 @@
 """Principal directions of rows that need not fit in memory, dense or sparse.
 
-Every path reads `X` in blocks. Which one is taken follows from the shape alone: the Gram matrix
-when there are fewer rows than columns, the covariance when that is small, a randomised range
-finder for wide data with many rows.
+All methods read `X` in blocks. The shape alone selects one: the Gram matrix for fewer rows than
+columns, the covariance for few columns, randomised subspace iteration for many of both.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from scipy import linalg, sparse
 Array = NDArray[np.float32]
 
 BLOCK_BYTES = 64 << 20
-LARGEST_EXACT = 5_000  # a symmetric eigenproblem of this size takes half a minute
+MAX_EIGH_SIZE = 5_000  # a symmetric eigenproblem of this size takes half a minute
 POWER_ITERATIONS = 4
 
 
@@ -29,7 +28,7 @@ def row_blocks(X: Any) -> Iterator[tuple[int, Array]]:
 
 
 def mean(X: Any) -> Array:
-    """Column means, summed in double precision."""
+    """Return column means, summed in double precision."""
     total = np.zeros(X.shape[1])
     for _, block in row_blocks(X):
         total += block.sum(axis=0, dtype=np.float64)
@@ -37,17 +36,17 @@ def mean(X: Any) -> Array:
 
 
 def principal_directions(
-    X: Any, n: int, centre: Array, rng: np.random.Generator
+    X: Any, n: int, centre: Array, rng: np.random.Generator, max_eigh: int = MAX_EIGH_SIZE
 ) -> tuple[Array, Array]:
-    """The `n` directions of largest variance as an (n, D) array, and those variances."""
+    """Return the `n` directions of largest variance, an (n, D) array, and their variances."""
     rows, columns = X.shape
-    if rows < columns and rows <= 2 * LARGEST_EXACT:
+    if rows < columns and rows <= 2 * max_eigh:
         directions, variances = _by_gram(X, n, centre)
-    elif columns <= LARGEST_EXACT:
+    elif columns <= max_eigh:
         directions, variances = _by_covariance(X, n, centre)
     else:
-        directions, variances = _by_sketch(X, n, centre, rng)
-    return _signed(directions), variances
+        directions, variances = _by_subspace_iteration(X, n, centre, rng)
+    return _fix_signs(directions), variances
 
 
 def _by_covariance(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
@@ -57,7 +56,7 @@ def _by_covariance(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
         centred = block - centre
         scatter += centred.T @ centred
     values, vectors = linalg.eigh(scatter / X.shape[0], subset_by_index=(D - n, D - 1))
-    return vectors[:, ::-1].T.astype(np.float32), _positive(values[::-1])
+    return vectors[:, ::-1].T.astype(np.float32), _clip_negative(values[::-1])
 
 
 def _by_gram(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
@@ -66,7 +65,7 @@ def _by_gram(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
     for _, _, block in _column_blocks(X, centre):
         gram += block @ block.T
     if centre.any():
-        # What the rounded mean has left of the true one would pass for a direction with variance.
+        # The rounding error of the mean would appear as a direction with variance.
         gram -= gram.mean(axis=0)
         gram -= gram.mean(axis=1, keepdims=True)
     values, vectors = linalg.eigh(gram, subset_by_index=(N - n, N - 1))
@@ -76,7 +75,7 @@ def _by_gram(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
     directions = np.empty((n, D), np.float32)
     for lo, hi, block in _column_blocks(X, centre):
         directions[:, lo:hi] = weights @ block
-    return directions, _positive(values / N)
+    return directions, _clip_negative(values / N)
 
 
 def _column_blocks(X: Any, centre: Array) -> Iterator[tuple[int, int, Array]]:
@@ -89,7 +88,9 @@ def _column_blocks(X: Any, centre: Array) -> Iterator[tuple[int, int, Array]]:
         yield lo, lo + block.shape[1], block
 
 
-def _by_sketch(X: Any, n: int, centre: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def _by_subspace_iteration(
+    X: Any, n: int, centre: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
     """Block power iteration on the covariance, which is never formed (Halko et al. 2011)."""
     D = X.shape[1]
     width = min(D, n + max(10, n // 10))
@@ -98,7 +99,7 @@ def _by_sketch(X: Any, n: int, centre: Array, rng: np.random.Generator) -> tuple
         basis = np.linalg.qr(_accumulate(X, centre, basis, _scatter_times))[0]
     small = _accumulate(X, centre, basis, _gram_of) / X.shape[0]
     values, vectors = linalg.eigh(small, subset_by_index=(width - n, width - 1))
-    return (basis @ vectors[:, ::-1]).T.astype(np.float32), _positive(values[::-1])
+    return (basis @ vectors[:, ::-1]).T.astype(np.float32), _clip_negative(values[::-1])
 
 
 def _scatter_times(centred: Array, basis: Array) -> Array:
@@ -111,20 +112,20 @@ def _gram_of(centred: Array, basis: Array) -> Array:
 
 
 def _accumulate(
-    X: Any, centre: Array, basis: Array, of: Callable[[Array, Array], Array]
+    X: Any, centre: Array, basis: Array, term: Callable[[Array, Array], Array]
 ) -> NDArray[np.floating[Any]]:
     total: NDArray[np.floating[Any]] = np.zeros(())
     for _, block in row_blocks(X):
-        total = total + of(block - centre, basis)
+        total = total + term(block - centre, basis)
     return total
 
 
-def _positive(values: NDArray[np.float64]) -> Array:
+def _clip_negative(values: NDArray[np.float64]) -> Array:
     return np.maximum(values, 0).astype(np.float32)
 
 
-def _signed(directions: Array) -> Array:
-    """Fix the sign that an eigenvector leaves open: its largest entry is positive."""
+def _fix_signs(directions: Array) -> Array:
+    """Make the largest entry of each direction positive: an eigenvector's sign is arbitrary."""
     largest = np.abs(directions).argmax(axis=1)
     signs = np.sign(directions[np.arange(len(directions)), largest])
     return directions * np.where(signs == 0, 1, signs)[:, None].astype(np.float32)

@@ -17,25 +17,23 @@ from nearkin.validation.parameters import check_number
 
 
 class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Make rows comparable: centre, rotate to principal directions, whiten, scale to length one.
+    """Centre rows, rotate them to principal directions, whiten, scale to unit length.
 
-    Whitening decides which rows are neighbours: component i is scaled by
-    ``variance_i ** (-whitening / 2)``, so 0 leaves the data as it is, 1 makes all directions
-    equally strong, and about one half is often best.
+    Component i is scaled by ``variance_i ** (-whitening / 2)``: 0 leaves the data as it is, 1
+    gives all directions the same variance, and about one half is often best for neighbours.
 
     Parameters
     ----------
     n_components : int, optional
-        Principal directions to keep; as many as the data has if left out.
+        Principal directions to keep; all if omitted.
     whitening : float
         Exponent between 0 and 1.
     power : float
-        Before anything else every entry is raised to this power, its sign kept. One half tames
-        bursty entries, such as LLC codes or counts.
+        Signed power of every entry, applied first. One half suits bursty entries, such as LLC
+        codes or counts.
     center, unit_length : bool
     random_state : int, RandomState instance or None
-        Used only where the directions are found by a randomised method: more rows than columns
-        and more than 5,000 columns.
+        Used only by the randomised method: more rows than columns and more than 5,000 columns.
 
     Attributes
     ----------
@@ -70,7 +68,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Find the mean and the principal directions of `X`, an array, memory map or sparse."""
+        """Compute the mean and the principal directions of `X`: an array, memory map or sparse."""
         check_number("whitening", self.whitening, 0)
         if self.whitening > 1:
             raise ValueError(f"whitening={self.whitening!r} must lie between 0 and 1")
@@ -106,7 +104,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return np.load(out, mmap_mode="r")
 
     def _fill(self, target: NDArray[np.float32], rows: Any) -> NDArray[np.float32]:
-        # A direction without variance holds nothing but noise; whitening must not blow it up.
+        # A direction without variance is rounding noise, which whitening would amplify.
         floor = np.float32(1e-7) * self.variances_.max()
         with np.errstate(divide="ignore"):
             scale = self.variances_ ** np.float32(-self.whitening / 2)
@@ -122,7 +120,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return target
 
     def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
-        # float16 passes: blocks are widened one by one, not the whole file.
+        # float16 is accepted: blocks are converted one by one, not the whole array.
         rows = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], reset=reset
         )
@@ -133,9 +131,9 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 rows = rows.copy()
                 rows.sum_duplicates()
             return type(rows)(
-                (_raised(rows.data, self.power), rows.indices, rows.indptr), rows.shape
+                (_signed_power(rows.data, self.power), rows.indices, rows.indptr), rows.shape
             )
-        return _Raised(rows, self.power)
+        return _PowerView(rows, self.power)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -144,16 +142,16 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return tags
 
 
-class _Raised:
-    """Rows whose entries are raised to a power as they are read, so that no copy is made."""
+class _PowerView:
+    """A view of rows that applies the power as blocks are read, without a copy of the whole."""
 
     def __init__(self, rows: NDArray[Any], power: float) -> None:
         self.rows, self.power, self.shape = rows, power, rows.shape
 
     def __getitem__(self, part: Any) -> NDArray[np.float32]:
-        return _raised(self.rows[part], self.power)
+        return _signed_power(self.rows[part], self.power)
 
 
-def _raised(entries: NDArray[Any], power: float) -> NDArray[np.float32]:
+def _signed_power(entries: NDArray[Any], power: float) -> NDArray[np.float32]:
     entries = np.asarray(entries, np.float32)
     return np.sign(entries) * np.abs(entries) ** np.float32(power)

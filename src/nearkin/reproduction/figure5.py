@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.metrics import mean_average_precision, precision_recall
+from nearkin.metrics import mean_average_precision, precision_recall_curve
 from nearkin.native.pairs import pair_scores
 from nearkin.reproduction import methods, published, tasks
 from nearkin.reproduction.results import Claim, Result, axes_of
@@ -61,7 +61,7 @@ def curves(setup: Setup, task: tasks.Task, settings: published.PaperSettings) ->
             M = methods.matrix(setup, task, learner)
             order = np.argsort(-pair_scores(task.Q @ M, task.X, near), axis=1, kind="stable")
         relevant = task.y[np.take_along_axis(np.asarray(near), order, 1)] == task.truth[:, None]
-        precision, recall = precision_recall(relevant, sizes[task.truth])
+        precision, recall = precision_recall_curve(relevant, sizes[task.truth])
         found[name] = {
             "precision": precision.tolist(),
             "recall": recall.tolist(),
