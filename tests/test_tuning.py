@@ -108,7 +108,7 @@ def test_an_interrupt_before_the_first_candidate(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nearkin.learning.holdout.NeighborIndex", interrupted)
+    monkeypatch.setattr("nearkin.tuning.NeighborIndex", interrupted)
     with pytest.raises(KeyboardInterrupt, match="before it had tried anything"):
         tune(X_TRAIN, Y_TRAIN, random_state=0)
 

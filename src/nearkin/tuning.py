@@ -23,9 +23,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from nearkin.classifier import SoftVotingKNN
 from nearkin.io.progress import track
 from nearkin.learning.execution import Execution
-from nearkin.learning.holdout import MAX_HELD_OUT, HoldOut, held_out
+from nearkin.learning.holdout import MAX_HELD_OUT, held_out
 from nearkin.learning.presets import TUNE_CHANGES, TUNE_START
 from nearkin.native.pairs import pair_scores
+from nearkin.neighbors.search import NeighborIndex
 from nearkin.preprocessing import Preprocess
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.slne import SLNE
@@ -182,8 +183,8 @@ class _Split:
 
     def __init__(self, rows: Array, labels: Labels, held: NDArray[np.bool_], k: int) -> None:
         self.rows, self.labels, self.truth = np.ascontiguousarray(rows), labels, labels[held]
-        holdout, self.lists = HoldOut.search(self.rows, held, k)
-        self.queries, self.near = self.rows[held], holdout.voters
+        self.lists, self.near = _training_lists(self.rows, held, k)
+        self.queries = self.rows[held]
 
     def plain(self) -> "_Scores":
         """Scores by rank alone."""
@@ -194,6 +195,24 @@ class _Split:
         """Similarities of the held-out rows to their neighbours."""
         scores = pair_scores(self.queries @ matrix, self.rows, self.near)
         return _Scores(scores, mean_similarity(self.rows, self.lists, matrix))
+
+
+def _training_lists(
+    rows: Array, held: NDArray[np.bool_], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The `k` nearest rows that are not held out: lists to learn from, and those of held-out rows.
+
+    Lists are in the numbers of all rows; a held-out row has none to learn from.
+    """
+    kept = np.flatnonzero(~held).astype(np.int32)
+    index = NeighborIndex(np.ascontiguousarray(rows[kept]))
+    lists = np.full((len(rows), k), -1, np.int32)
+    lists[kept] = _renumbered(index.nearest(k)[1], kept)
+    return lists, _renumbered(index.nearest(k, np.ascontiguousarray(rows[held]))[1], kept)
+
+
+def _renumbered(lists: NDArray[np.int32], kept: NDArray[np.int32]) -> NDArray[np.int32]:
+    return np.where(lists >= 0, kept[lists], np.int32(-1))
 
 
 class _Scores(NamedTuple):

@@ -151,7 +151,7 @@ CASES = [
     ([*TRAIN, "--dims", "5"], "--dims does nothing without --ensemble"),
     ([*TRAIN, "--cache-dir", "kept"], "--ensemble"),
     ([*TRAIN, "--tune-rows", "100"], "--tune-rows does nothing without --tune"),
-    ([*TRAIN, "--bandwidth", "2"], "--bandwidth does nothing without --lift"),
+    ([*TRAIN, "--bandwidth", "2"], "--bandwidth does nothing without --fourier"),
     ([*TRAIN, "--no-preprocess", "--whitening", "0.5"], "--whitening does nothing without"),
     ([*TRAIN, "--tune", "--ensemble", "pca"], "--tune chooses every setting, --ensemble names one"),
     ([*TRAIN, "--tune", "--sampling", "auto"], "--sampling names one"),

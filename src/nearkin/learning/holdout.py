@@ -14,7 +14,6 @@ from scipy import sparse
 from nearkin.native.blas import multiply_into
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
-from nearkin.neighbors.search import NeighborIndex
 from nearkin.voting import votes
 from nearkin.voting.lists import filled
 from nearkin.voting.votes import Vote
@@ -63,22 +62,6 @@ class HoldOut:
         held[held] = known
         return cls(held, voters[known])
 
-    @classmethod
-    def search(cls, rows: Array, held: NDArray[np.bool_], k: int) -> tuple[Self, NDArray[np.int32]]:
-        """Hold out these rows; find the `k` nearest of the others for all rows.
-
-        Returns
-        -------
-        holdout, lists
-            `lists` are the neighbours of the rows to learn from; a held-out row has none.
-        """
-        kept = np.flatnonzero(~held).astype(np.int32)
-        index = NeighborIndex(np.ascontiguousarray(rows[kept]))
-        lists = np.full((len(rows), k), -1, np.int32)
-        lists[kept] = _renumbered(index.nearest(k)[1], kept)
-        voters = index.nearest(k, np.ascontiguousarray(rows[held]))[1]
-        return cls(held, _renumbered(voters, kept)), lists
-
     def accuracy(self, rows: Array, labels: NDArray[np.integer], matrix: Array) -> float:
         """Accuracy of the best soft vote on the held-out rows under a matrix."""
         queries = rows[self.held]
@@ -94,10 +77,6 @@ class HoldOut:
     def training_lists(self, neighbors: NeighborLists) -> NeighborLists:
         """The same lists without the held-out rows: neither their own, nor as neighbours."""
         return without(neighbors, self.held)
-
-
-def _renumbered(lists: NDArray[np.int32], kept: NDArray[np.int32]) -> NDArray[np.int32]:
-    return np.where(lists >= 0, kept[lists], np.int32(-1))
 
 
 def held_out(
