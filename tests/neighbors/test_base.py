@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kd_tree import KDTree
-from nearkin import SLNE
+from nearkin import SLNE, Execution
 from nearkin.neighbors import NeighborIndex, nearest, recall, register
 from nearkin.neighbors.base import EXACT_ROWS, build, resolve
 from nearkin.neighbors.exact import Exact
@@ -81,7 +81,9 @@ def test_a_registered_back_end_in_shards(rows, tmp_path, monkeypatch, n_jobs):
 def test_a_registered_back_end_in_a_fit():
     X, y = blobs(n=200)
     fits = [
-        SLNE(n_neighbors=8, max_epochs=2, tol=0, index=index, random_state=0).fit(X, y).matrix_
+        SLNE(n_neighbors=8, max_epochs=2, tol=0, random_state=0, execution=Execution(index=index))
+        .fit(X, y)
+        .matrix_
         for index in ("exact", "tree")
     ]
     np.testing.assert_array_equal(*fits)

@@ -90,7 +90,7 @@ def _smallest(D, offsets, columns, out, lo, hi):  # type: ignore[no-untyped-def]
         # k lanes hold a value up to the k-th smallest minimum, so none of the k lies above it.
         limit = np.float32(np.inf)
         if k < len(minima):
-            copy(values, minima)
+            copy(values[: len(minima)], minima)
             limit = _quickselect(values[: len(minima)], k - 1)
         found = _collect(limit, D[i], offsets, minima, places, values)
         if found > 4 * k:  # many ties: do not sort them all

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkin.learning.execution import Execution
 from nearkin.native.pairs import pair_scores
 from nearkin.reproduction import methods, published, tasks
 from nearkin.reproduction.results import Claim, Result, axes_of
@@ -63,7 +64,8 @@ def curve(setup: Setup, task: tasks.Task, learner: SLNE, vote: Vote) -> list[flo
         found.append(methods.score(votes, task.truth)["top1"])
 
     note(task.Q)
-    learner.set_params(callback=lambda _, model: note(task.Q @ model.matrix_))
+    watch = Execution(callback=lambda _, model: note(task.Q @ model.matrix_))
+    learner.set_params(execution=watch)
     learner.fit(task.X, task.y, neighbors=own)
     return found
 

@@ -118,7 +118,7 @@ def candidates(scores: Array) -> list[Vote]:
     """Votes worth trying on such scores; temperatures follow their spread."""
     seen = scores[np.isfinite(scores)]
     spread = float(seen.std()) if seen.size else 1.0
-    temperatures = [spread * f for f in (0.05, 0.1, 0.2, 0.4, 0.8) if spread > 0]
+    temperatures = [spread * f for f in (0.05, 0.1, 0.2, 0.4, 0.8) if 0 < spread < np.inf]
     tops = [n for n in (1, 3, 5, 7, 10, 15, 20, 30, 50) if n <= scores.shape[1]]
     return [
         Vote("similarity"),
