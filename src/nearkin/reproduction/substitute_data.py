@@ -94,5 +94,6 @@ def tuned(setup: Setup, data: Substitute) -> tuple[Score, Score]:
 def _score(model: SoftVotingKNN, data: Substitute, seconds: float) -> Score:
     learner = getattr(model.similarity, "learner", None) or model.similarity
     rule = "plain" if learner is None else f"{learner.sampling}, k={learner.n_neighbors}"
-    note = f"{type(model.preprocess).__name__}, {rule}, {model.vote} {model.sharpness:.3g}"
+    vote = f"{model.vote_.kind} {model.vote_.sharpness:.3g}"
+    note = f"{type(model.preprocess).__name__}, {rule}, {vote}"
     return score(model.predict_proba(data.Q), data.task.truth, seconds, note)
