@@ -19,8 +19,7 @@ from samples import blobs, slne
 
 @pytest.fixture
 def superblocks(monkeypatch):
-    """Superblocks for few columns, too, and several of them per epoch."""
-    monkeypatch.setattr(trainer, "PIPELINE_DIMS", 1)
+    """Several superblocks per epoch."""
     monkeypatch.setattr(trainer, "superblock_blocks", lambda dims: 4)
     runs = []
     monkeypatch.setattr(
@@ -104,7 +103,6 @@ def test_a_killed_fit_resumes_between_superblocks_with_the_same_bits(
 
 @pytest.mark.parametrize("setting", [{"normalize": True}, {"symmetric": True}, {"rank": 3}])
 def test_constraints_on_the_matrix_disable_superblocks(monkeypatch, setting):
-    monkeypatch.setattr(trainer, "PIPELINE_DIMS", 1)
     X, y = blobs()
     model = slne(random_state=0, **setting)
     model.scale_ = 1.0

@@ -23,10 +23,10 @@ from nearkin.native.vectors import read_only
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.partition import cells_of
 
-# The pipelined driver pays from so many dimensions on. Its matrix products take one thread about as
-# long as reading half of D² bytes of neighbours. After a superblock, of fewer blocks where their
-# products would take seconds, M is complete again.
-PIPELINE_DIMS, PIPELINE_PRODUCTS, SUPERBLOCK, SUPERBLOCK_SIZE = 256, 0.5, 128, 1e9
+# The products of the pipelined driver take one thread about as long as reading half of D² bytes of
+# neighbours. After a superblock, of fewer blocks where their products would take seconds, M is
+# complete again.
+PIPELINE_PRODUCTS, SUPERBLOCK, SUPERBLOCK_SIZE = 0.5, 128, 1e9
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, waiting at barriers
 # costs more than it saves.
 NEIGHBORS_A_THREAD, NUMBERS_A_THREAD = 100, 20_000
@@ -93,8 +93,8 @@ class Trainer:
         degree = float(edges.mean()) if len(edges) else 0.0
         self.max_threads = int(min(degree / NEIGHBORS_A_THREAD, degree * D / NUMBERS_A_THREAD))
         self.reading = degree * (1 if s.quantize else 4) / D
-        # The data decide, not the machine, so that the result does not depend on its threads.
-        self.pipelined = not s.constraint.per_step and D >= PIPELINE_DIMS
+        # 1.1 to 2.4 times as fast as block by block (benchmarks/drivers.py), but it cannot project.
+        self.pipelined = not s.constraint.per_step
         block = min(BLOCK, len(self.X))
         self.superblock = PIPELINE_BLOCK * superblock_blocks(D) if self.pipelined else block
 
