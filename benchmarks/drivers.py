@@ -54,9 +54,8 @@ def drivers(rows, rounds):
 
 
 def products(rounds):
-    print(
-        f"\nproducts of {BLOCK} rows with a D×D matrix, one thread\n   D   BLAS GFLOP/s   packed   ratio"
-    )
+    print(f"\nproducts of {BLOCK} rows with a D×D matrix, one thread")
+    print("   D   BLAS GFLOP/s   packed   ratio")
     for D in (256, 512, 1_000, 3_000):
         rng = np.random.default_rng(0)
         A, B = (rng.standard_normal((n, D), dtype=np.float32) for n in (BLOCK, D))

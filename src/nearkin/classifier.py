@@ -17,7 +17,7 @@ from nearkin.io import models
 from nearkin.io.checkpoint import Checkpoint, as_checkpoint
 from nearkin.io.fingerprint import Digest
 from nearkin.learning.holdout import HoldOut, lists_of
-from nearkin.learning.incremental import joined
+from nearkin.learning.incremental import concatenate_labels
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.base import check_index
@@ -27,7 +27,7 @@ from nearkin.validation.arrays import check_label_count
 from nearkin.validation.parameters import check_choice, check_number
 from nearkin.voting import votes
 from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
-from nearkin.voting.lists import as_voters, filled, longest, own_lists
+from nearkin.voting.lists import as_voters, checked_lists, longest, padded
 from nearkin.voting.parts import (
     apart,
     check_calibration,
@@ -167,7 +167,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         labels = self._keep(X, y, rng, keep)
         fitted = self.similarity is None or is_fitted(self.similarity)
         self.similarity_ = self.similarity if fitted else seeded(self.similarity, rng)
-        lists = None if neighbors is None else own_lists(neighbors, len(labels))
+        lists = None if neighbors is None else checked_lists(neighbors, len(labels))
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
             lists = self._find_lists(fitted, keep)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
@@ -211,7 +211,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         rows = applied(self.preprocess_, rows)
         total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
         memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
-        labels = joined(self.classes_[self.labels_], new)
+        labels = concatenate_labels(self.classes_[self.labels_], new)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         self.labels_ = codes.astype(np.int32)
         self.database_ = np.concatenate([self.database_, rows])
@@ -378,7 +378,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
             asked = queries[part]
-            indices = self._shortlist(asked) if lists is None else filled(lists[part])
+            indices = self._shortlist(asked) if lists is None else padded(lists[part])
             scores = self._scores(asked, indices)
             tally = self.vote_.tally(scores, self.labels_[indices], n_classes)
             nobody = np.isneginf(scores).all(axis=1)

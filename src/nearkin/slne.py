@@ -19,7 +19,7 @@ from nearkin.io.fingerprint import Digest
 from nearkin.learning.constraints import Constraint
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
-from nearkin.learning.incremental import Seen
+from nearkin.learning.incremental import TrainingSet
 from nearkin.learning.memory import fit_bytes, listed
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule
 from nearkin.learning.state import Course, Journal
@@ -190,7 +190,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         all_rows = Digest(rows)
         if neighbors is None:
             neighbors = self._find_neighbors(rows, keep, all_rows)
-        self._cached_seen = Seen(rows, np.asarray(y).ravel(), neighbors)
+        self._cached_seen = TrainingSet(rows, np.asarray(y).ravel(), neighbors)
         random_state = check_random_state(keep.seed(self.random_state))
         seed = int(random_state.randint(np.iinfo(np.int32).max))
         holdout = self._hold_out(neighbors, labels, seed)
@@ -242,14 +242,14 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         check_classification_targets(labels)
         if first:
             self.scale_ = scale_of(rows)
-            self._cached_seen = Seen.nothing(rows.shape[1], labels)
+            self._cached_seen = TrainingSet.empty(rows.shape[1], labels)
         seen = self._grown(rows, labels)
         codes = np.unique(seen.labels, return_inverse=True)[1]
         hoods = neighborhoods(seen.neighbors, codes, hub_limit=self._execution.hub_limit)
         self._report_skipped(hoods, np.zeros(len(codes), bool))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learner = self._trainer(seen.rows, hoods, seed, go_on=not first)
-        learner.taken, learner.visits = learner.t0, seen.touched(len(rows))
+        learner.taken, learner.visits = learner.t0, seen.affected(len(rows))
         with serial_blas():
             record = self._epoch(learner)
         self._warn_if_diverged(record, stacklevel=3)
@@ -258,9 +258,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         self._tell(record)
         return self
 
-    def _grown(self, rows: NDArray[np.float32], labels: NDArray[Any]) -> Seen:
+    def _grown(self, rows: NDArray[np.float32], labels: NDArray[Any]) -> TrainingSet:
         """All rows so far with the new ones, if they are known and fit into memory."""
-        seen: Seen | None = getattr(self, "_cached_seen", None)
+        seen: TrainingSet | None = getattr(self, "_cached_seen", None)
         if seen is None:
             raise ValueError(
                 "partial_fit: the rows that this model was fitted on are not kept in files or "
@@ -274,7 +274,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         stages = {name: size + 4 * n * D for name, size in stages.items()}
         advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
         memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
-        return seen.grown(rows, labels, self.n_neighbors, self.index)
+        return seen.extended(rows, labels, self.n_neighbors, self.index)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != "_cached_seen"}

@@ -15,7 +15,7 @@ from nearkin.native.blas import multiply_into
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
 from nearkin.voting import votes
-from nearkin.voting.lists import filled
+from nearkin.voting.lists import padded
 from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
@@ -32,7 +32,7 @@ class HoldOut:
     ----------
     held : (n,) bool array
     voters : (m, k) int32 array
-        Neighbours of the held-out rows, filled up with −1.
+        Neighbours of the held-out rows, padded with −1.
     """
 
     held: NDArray[np.bool_]
@@ -135,8 +135,8 @@ def without(neighbors: NeighborLists, held: NDArray[np.bool_]) -> NeighborLists:
 
 
 def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDArray[np.int32]:
-    """The neighbours of `rows` but themselves as an array, filled up with −1."""
+    """The neighbours of `rows` but themselves as an array, padded with −1."""
     ready = isinstance(neighbors, np.ndarray)
-    lists = filled((neighbors if ready else as_graph(neighbors, n))[rows])
+    lists = padded((neighbors if ready else as_graph(neighbors, n))[rows])
     lists[lists == rows[:, None]] = -1  # who is held out to judge by must not vote for itself
     return lists

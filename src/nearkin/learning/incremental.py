@@ -1,4 +1,4 @@
-"""Rows that come later: their neighbours among all rows, and the graph that grows by them."""
+"""Incremental learning (`partial_fit`): neighbours of new rows, and the graph extended by them."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,7 +15,7 @@ Array = NDArray[np.float32]
 
 
 @dataclass
-class Seen:
+class TrainingSet:
     """The rows that a similarity has been learned from, their labels and their neighbours."""
 
     rows: Array
@@ -23,19 +23,19 @@ class Seen:
     neighbors: NeighborLists
 
     @classmethod
-    def nothing(cls, width: int, labels: NDArray[Any]) -> Self:
+    def empty(cls, width: int, labels: NDArray[Any]) -> Self:
         """No rows yet."""
         return cls(np.empty((0, width), np.float32), labels[:0], sparse.csr_array((0, 0)))
 
-    def grown(self, rows: Array, labels: NDArray[Any], k: int, index: str) -> Self:
-        """The same with new rows, each of which lists its `k` nearest among all.
+    def extended(self, rows: Array, labels: NDArray[Any], k: int, index: str) -> Self:
+        """The training set with new rows, each of which lists its `k` nearest among all.
 
         The lists of the old rows stay as they are; symmetrising gives them the new rows that
         list them.
         """
         n = len(self.rows)
         together = np.concatenate([self.rows, rows])
-        near = lists_of_the_last(together, len(rows), k, index)
+        near = lists_of_last(together, len(rows), k, index)
         old, there = as_graph(self.neighbors, n), near >= 0
         ends = old.indptr[-1] + np.cumsum(there.sum(axis=1))
         indices = np.concatenate([old.indices, near[there]])
@@ -43,16 +43,16 @@ class Seen:
             (np.ones(len(indices), bool), indices, np.concatenate([old.indptr, ends])),
             shape=(len(together), len(together)),
         )
-        return type(self)(together, joined(self.labels, labels), graph)
+        return type(self)(together, concatenate_labels(self.labels, labels), graph)
 
-    def touched(self, new: int) -> NDArray[np.int64]:
-        """The last `new` rows, and before them the rows that they list: all whose lists grew."""
+    def affected(self, new: int) -> NDArray[np.int64]:
+        """The last `new` rows, preceded by the rows that they list: all whose neighbours changed."""
         n = len(self.rows) - new
         listed = self.neighbors.indices[self.neighbors.indptr[n] :]
         return np.concatenate([np.unique(listed[listed < n]), np.arange(n, n + new)])
 
 
-def lists_of_the_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.int32]:
+def lists_of_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.int32]:
     """The `k` nearest, among all rows but itself, of each of the last `new` rows."""
     own = np.arange(len(rows) - new, len(rows))
     k = min(k, len(rows) - 1)
@@ -62,10 +62,10 @@ def lists_of_the_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.i
     return row_neighbors(found, rows, own, k)[1]
 
 
-def joined(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Labels one after the other; words and numbers do not mix."""
-    words = [labels.dtype.kind in "USO" for labels in (old, new)]
-    if words[0] != words[1] and len(old):
+def concatenate_labels(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """Old and new labels in one array; text and numbers do not mix."""
+    is_text = [labels.dtype.kind in "USO" for labels in (old, new)]
+    if is_text[0] != is_text[1] and len(old):
         raise ValueError(
             f"y holds {new.dtype} where earlier labels are {old.dtype}; give labels of one kind"
         )

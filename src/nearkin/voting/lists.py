@@ -9,8 +9,8 @@ from scipy import sparse
 from nearkin.neighborhoods import NeighborLists, as_lists, check_lists, check_range
 
 
-def own_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
-    """The stored rows' own lists, checked also where no learner looks at them."""
+def checked_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
+    """Ready-made lists of the stored rows, checked also where no learner uses them."""
     neighbors = as_lists(neighbors, n)
     check_lists(neighbors, n)
     if 0 in np.shape(neighbors):
@@ -29,13 +29,13 @@ def as_voters(neighbors: NeighborLists, m: int, n: int) -> Any:
                 f"neighbors is a graph of shape {graph.shape}; ({m}, {n}) is expected, a row for "
                 "each query and a column for each stored row"
             )
-        check_range(graph.indices, 0, n, "a graph leaves out what is not there", "stored rows")
+        check_range(graph.indices, 0, n, "a graph omits missing neighbours", "stored rows")
         return graph
     try:
         lists = np.asarray(neighbors)
     except ValueError:
         raise ValueError(
-            "neighbors holds lists of different lengths; fill them up with -1, or give a CSR graph"
+            "neighbors holds lists of different lengths; pad them with -1, or give a CSR graph"
         ) from None
     if lists.ndim != 2 or len(lists) != m or lists.shape[1] == 0:
         raise ValueError(
@@ -51,8 +51,8 @@ def longest(lists: Any) -> int:
     return int(np.diff(lists.indptr).max()) if sparse.issparse(lists) else lists.shape[1]
 
 
-def filled(lists: Any) -> NDArray[np.int32]:
-    """Lists as an array; those of a graph, which differ in length, are filled up with −1."""
+def padded(lists: Any) -> NDArray[np.int32]:
+    """Lists as an array; those of a graph, which differ in length, are padded with −1."""
     if not sparse.issparse(lists):
         return np.ascontiguousarray(lists, np.int32)
     counts = np.diff(lists.indptr)[:, None]
