@@ -46,7 +46,7 @@ class TrainingSet:
         return type(self)(together, concatenate_labels(self.labels, labels), graph)
 
     def affected(self, new: int) -> NDArray[np.int64]:
-        """The last `new` rows, preceded by the rows that they list: all whose neighbours changed."""
+        """The last `new` rows, after the rows that they list: all whose neighbours changed."""
         n = len(self.rows) - new
         listed = self.neighbors.indices[self.neighbors.indptr[n] :]
         return np.concatenate([np.unique(listed[listed < n]), np.arange(n, n + new)])
