@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Checkpoint": "nearkin.io.checkpoint",
+    "RunFolder": "nearkin.io.run_folder",
     "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.classifier",
@@ -28,9 +28,9 @@ _HOME = {
 __all__ = [
     "SLDE",
     "SLNE",
-    "Checkpoint",
     "FourierLift",
     "Preprocess",
+    "RunFolder",
     "SoftVotingKNN",
     "__version__",
     "load",
@@ -40,8 +40,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from nearkin.classifier import SoftVotingKNN
-    from nearkin.io.checkpoint import Checkpoint
     from nearkin.io.models import load, save
+    from nearkin.io.run_folder import RunFolder
     from nearkin.preprocessing import FourierLift, Preprocess
     from nearkin.slde import SLDE
     from nearkin.slne import SLNE

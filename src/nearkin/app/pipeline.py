@@ -9,7 +9,6 @@
 """
 
 import json
-import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from nearkin.app import assessment, page
 from nearkin.app.encoding import encode
 from nearkin.app.settings import Settings
 from nearkin.app.stages import Stages, alone
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 from nearkin.neighbors import nearest
 
 ENCODER, FEATURES, IMAGES = "encoder.safetensors", "features.npy", "images.json"
@@ -186,7 +185,7 @@ def _features(stages: Stages, source: Source, how: How) -> _Rows:
         fitted = nearkin.load(made)
         _, kept = encode(fitted, folder, source.skip_unreadable, out=path, n_jobs=how.jobs)
         lost = np.flatnonzero(~kept).tolist()
-        with replacing(path.with_name(IMAGES)) as part:
+        with atomic_write(path.with_name(IMAGES)) as part:
             _write(part, {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost})
 
     left = [FEATURES + ".part", FEATURES + ".journal", IMAGES]
@@ -243,11 +242,11 @@ def _model(stages: Stages, rows: _Rows, settings: Settings, base: str, how: How)
         with np.load(lists) as file, how.watch() as callback:
             model = settings.classifier(shape[0], shape[1], callback, where)
             model.set_params(preprocess=transformer)
-            model.fit(rows.X, rows.y, neighbors=file["indices"], checkpoint=learning)
+            model.fit(rows.X, rows.y, neighbors=file["indices"], folder=learning)
         if getattr(model.similarity_, "interrupted_", False):
             raise KeyboardInterrupt  # a model that is kept is whole
         model.save(path)
-        shutil.rmtree(learning, ignore_errors=True)
+        nearkin.RunFolder(learning).discard()
 
     return stages.get(MODEL, fit, settings.as_dict(), after=[NEIGHBORS], resumable=[LEARNING])
 

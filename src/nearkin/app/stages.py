@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 
 RECORD = "stages.json"
 SOURCE = "source"  # its entry in the record
@@ -113,7 +113,7 @@ class Stages:
         began = time.time()
         if resumable is None:
             self._note(name, None)
-            with replacing(path) as part:
+            with atomic_write(path) as part:
                 make(part)
         else:
             if entry.get("begun") != digest:
@@ -140,7 +140,7 @@ class Stages:
         record.pop(name, None)
         if entry is not None:
             record[name] = entry
-        with replacing(self.folder / RECORD) as part:
+        with atomic_write(self.folder / RECORD) as part:
             part.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 
 Settings: TypeAlias = dict[str, Any]
 Failures: TypeAlias = dict[int, str]  # row → reason
@@ -97,9 +97,9 @@ class FeatureFile:
         _check_room(
             shape, dtype, free, f"free space for out={str(self.out)!r}: choose another disk"
         )
-        with replacing(self.journal) as aside:
+        with atomic_write(self.journal) as aside:
             aside.write_text(json.dumps({"settings": settings}) + "\n")
-        with replacing(self.part) as aside:
+        with atomic_write(self.part) as aside:
             np.lib.format.open_memmap(aside, mode="w+", dtype=dtype, shape=shape)
 
     def _resume(self, settings: Settings) -> None:

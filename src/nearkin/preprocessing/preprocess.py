@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 from nearkin.learning.constraints import along
 from nearkin.preprocessing import pca
 from nearkin.validation.arrays import check_number
@@ -99,7 +99,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rows = self._rows(X, reset=False)
         if out is None:
             return self._fill(np.empty((rows.shape[0], len(self.directions_)), np.float32), rows)
-        with replacing(out) as aside:
+        with atomic_write(out) as aside:
             shape = rows.shape[0], len(self.directions_)
             target = np.lib.format.open_memmap(aside, "w+", np.float32, shape)
             self._fill(target, rows).flush()  # type: ignore[attr-defined]

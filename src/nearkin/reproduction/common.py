@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearkin
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 
 Number = float | str | None
 
@@ -54,7 +54,7 @@ class Setup:
             if found["made_with"] == note:
                 return found["value"]
         value = make()
-        with replacing(file) as part:
+        with atomic_write(file) as part:
             part.write_text(json.dumps({"made_with": note, "value": value}))
         return json.loads(json.dumps(value))
 
@@ -63,7 +63,7 @@ class Setup:
         file = self.cache / f"{name}.npy"
         if not file.exists():
             made = make()
-            with replacing(file) as part:
+            with atomic_write(file) as part:
                 np.save(part, made)
         return np.load(file, mmap_mode="r")
 
@@ -115,7 +115,7 @@ class Result:
 
     def write(self, path: Path) -> None:
         """Everything as JSON."""
-        with replacing(path) as part:
+        with atomic_write(path) as part:
             part.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False))
 
 
