@@ -14,13 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from nearkin.io.checkpoint import Checkpoint, as_checkpoint
 from nearkin.io.fingerprint import Digest
+from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.constraints import Projection
 from nearkin.learning.holdout import Judge, hold_out
 from nearkin.learning.incremental import Seen
 from nearkin.learning.sampling import RULES
-from nearkin.learning.state import Course, Journal
+from nearkin.learning.state import CheckpointWriter, TrainingState
 from nearkin.learning.trainer import TINY, Learner, Settings, compares_bytes
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
@@ -180,7 +180,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         X: ArrayLike,
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
     ) -> Self:
         """Learn `matrix_` from rows `X` with labels `y`.
 
@@ -192,24 +192,33 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         y : (n,) array-like
         neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
             Ready-made neighbour lists; found with `index` if left out.
-        checkpoint : path or nearkin.Checkpoint, optional
-            Folder to keep the work in, every five minutes. If the process dies, the same fit with
-            the same folder goes on and ends with the same matrix, to the last bit; other data or
-            settings are refused. More epochs may be asked for: the fit then goes on with them.
-            `callback` is not called again for epochs that are done. The folder is the user's to
-            remove.
+        folder : path or nearkin.RunFolder, optional
+            Where to write a checkpoint every five minutes. If the process dies, the same fit with
+            the same folder resumes and ends with the same matrix, to the last bit; other data or
+            settings are refused. `max_epochs` may be raised: the fit then goes on. `callback` is
+            not called again for epochs that are done. ``RunFolder(path).discard()`` removes it.
         """
         self._check_parameters()
         memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
         self._check_memory(rows, neighbors)
-        keep = as_checkpoint(checkpoint)
+        with as_run_folder(folder).claim("SLNE.fit") as claimed:
+            return self._fit(rows, labels, y, neighbors, claimed)
+
+    def _fit(
+        self,
+        rows: NDArray[np.float32],
+        labels: NDArray[Any],
+        y: ArrayLike,
+        neighbors: NeighborLists | None,
+        folder: RunFolder,
+    ) -> Self:
         all_rows = Digest(rows)
         if neighbors is None:
-            neighbors = self._find_neighbors(rows, keep, all_rows)
+            neighbors = self._find_neighbors(rows, folder, all_rows)
         self._cached_seen = Seen(rows, np.asarray(y).ravel(), neighbors)
-        random_state = check_random_state(keep.seed(self.random_state))
+        random_state = check_random_state(folder.seed(self.random_state))
         seed = int(random_state.randint(np.iinfo(np.int32).max))
         held, judge = np.zeros(len(rows), bool), None
         if self.early_stopping:
@@ -221,21 +230,21 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                     f"early_stopping=True, but validation_fraction={self.validation_fraction} of "
                     "classes this small holds no row out, so all epochs are run; raise it or give "
                     "more rows a class",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
         hoods = neighborhoods(
             neighbors, labels, held=held if held.any() else None, hub_limit=self.hub_limit
         )
-        self._report_skipped(hoods, held)
+        self._report_skipped(hoods, held, stacklevel=4)
         learner = self._learner(rows, hoods, seed)
-        course = Course(self.history_)
-        made_from = self._made_from(learner) | {"X": all_rows, "y": Digest(labels)}
-        journal = Journal(keep, made_from, learner, course)
-        journal.resume()
-        self._check_epochs(course, keep)
-        self.history_ = course.history
+        state = TrainingState(self.history_)
+        inputs = self._inputs(learner) | {"X": all_rows, "y": Digest(labels)}
+        checkpoints = CheckpointWriter(folder, inputs, learner, state)
+        checkpoints.resume()
+        self._check_epochs(state, folder)
+        self.history_ = state.history
         with serial_blas():
-            self._run(learner, judge, course, journal)
+            self._run(learner, judge, state, checkpoints)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -268,7 +277,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         seen = self._grown(rows, labels)
         codes = np.unique(seen.labels, return_inverse=True)[1]
         hoods = neighborhoods(seen.neighbors, codes, hub_limit=self.hub_limit)
-        self._report_skipped(hoods, np.zeros(len(codes), bool))
+        self._report_skipped(hoods, np.zeros(len(codes), bool), stacklevel=3)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learner = self._learner(seen.rows, hoods, seed, go_on=not first)
         learner.taken, learner.visits = learner.t0, seen.touched(len(rows))
@@ -301,8 +310,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != "_cached_seen"}
 
-    def _made_from(self, learner: Learner) -> dict[str, Any]:
-        """What decides the course of a fit, beside X and y."""
+    def _inputs(self, learner: Learner) -> dict[str, Any]:
+        """What determines the result of a fit, beside X and y."""
         settings = {k: v for k, v in self.get_params().items() if k not in _NO_MATTER}
         hoods = learner.hoods
         return settings | {
@@ -314,12 +323,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             "neighbors": Digest(*(a for a in (*hoods.arrays, hoods.cells) if a is not None)),
         }
 
-    def _check_epochs(self, course: Course, keep: Checkpoint) -> None:
-        if course.done > self.max_epochs:
+    def _check_epochs(self, state: TrainingState, folder: RunFolder) -> None:
+        if state.done > self.max_epochs:
             raise ValueError(
-                f"max_epochs={self.max_epochs}, but checkpoint={str(keep.folder)!r} has "
-                f"{course.done} epochs behind it; raise max_epochs, or remove the folder to start "
-                "anew"
+                f"max_epochs={self.max_epochs}, but folder={str(folder.path)!r} holds a fit of "
+                f"{state.done} epochs; raise max_epochs, or give another folder"
             )
 
     def _check_parameters(self) -> None:
@@ -370,25 +378,25 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         if self.batch_size > 1:
             advice += f" or batch_size={self.batch_size}"
         if "neighbours" in stages:
-            advice += (
-                ", find neighbours with nearkin.neighbors.nearest(out=…), which keeps them on disk"
-            )
+            advice += ", find neighbours with nearkin.neighbors.nearest(folder=…), kept on disk"
         memory.check(
             f"a fit on {n} rows of {D} columns", stages, f"{advice}, or learn an ensemble (SLDE)"
         )
 
     def _find_neighbors(
-        self, rows: NDArray[np.float32], keep: Checkpoint, all_rows: Digest
+        self, rows: NDArray[np.float32], folder: RunFolder, all_rows: Digest
     ) -> NDArray[np.int32]:
         k = no_more_than_rows(self.n_neighbors, len(rows))
 
-        def search() -> NDArray[np.int32]:
-            return nearest(rows, k, index=self.index, verbose=self.verbose)[1]
+        def search() -> dict[str, NDArray[Any]]:
+            return {"indices": nearest(rows, k, index=self.index, verbose=self.verbose)[1]}
 
-        made_from = {"n_neighbors": k, "index": self.index, "X": all_rows}
-        return keep.lists(made_from, search)
+        inputs = {"n_neighbors": k, "index": self.index, "X": all_rows}
+        return folder.part("neighbors", inputs, search)["indices"]
 
-    def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
+    def _report_skipped(
+        self, hoods: Neighborhoods, held: NDArray[np.bool_], stacklevel: int
+    ) -> None:
         unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
         self.n_skipped_, self.n_hubs_ = int(unusable.sum()), hoods.n_hubs
         if not hoods.usable.any():
@@ -396,7 +404,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 "no row has both a target and an impostor among its neighbours, so nothing can "
                 "be learned and M stays as it is; raise n_neighbors",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
         if self.verbose:
             print(
@@ -439,19 +447,25 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         """Visits so far, t − 1; models of earlier versions know their epochs only."""
         return getattr(self, "t_", self.n_epochs_ * len(rows))
 
-    def _run(self, learner: Learner, judge: Judge | None, course: Course, journal: Journal) -> None:
+    def _run(
+        self,
+        learner: Learner,
+        judge: Judge | None,
+        state: TrainingState,
+        checkpoints: CheckpointWriter,
+    ) -> None:
         self.interrupted_ = runaway = False
         self._show(learner)
         try:
-            while course.done < self.max_epochs and not course.stopped:
+            while state.done < self.max_epochs and not state.stopped:
                 record = self._epoch(learner)
-                runaway = runaway or self._runs_away(record, stacklevel=4)  # told once
+                runaway = runaway or self._runs_away(record, stacklevel=5)  # told once
                 self._show(learner)
                 if judge is not None:
                     record["validation"] = judge(learner.matrix)
-                course.note(record, learner, self.tol)
+                state.update(record, learner, self.tol)
                 self._tell(record)
-            journal.write()
+            checkpoints.write()
         except KeyboardInterrupt:
             # Perhaps within a step: good enough to use, not to go on from, so it is not written.
             learner.project()
@@ -460,11 +474,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             warnings.warn(
                 f"interrupted in epoch {learner.epochs + 1}; what was learned so far is kept in "
                 "matrix_, and warm_start=True goes on from it",
-                stacklevel=3,
+                stacklevel=4,
             )
-        if course.best_matrix is not None:
-            self.t_ -= (learner.epochs - course.best_epochs) * learner.n_visits
-            self.matrix_, self.n_epochs_ = course.best_matrix, course.best_epochs
+        if state.best_matrix is not None:
+            self.t_ -= (learner.epochs - state.best_epochs) * learner.n_visits
+            self.matrix_, self.n_epochs_ = state.best_matrix, state.best_epochs
 
     def _show(self, learner: Learner) -> None:
         self.matrix_, self.n_epochs_, self.t_ = learner.matrix, learner.epochs, learner.t0

@@ -8,7 +8,7 @@ import pytest
 from agreement import agree
 from cutting import cut_often
 from nearkin import SLNE
-from nearkin.io.checkpoint import Checkpoint
+from nearkin.io.run_folder import RunFolder
 from nearkin.learning import pipeline, trainer
 from nearkin.learning.sampling import RULES
 from nearkin.native.barrier import meet
@@ -96,9 +96,9 @@ def test_a_stretch_that_was_cut_off_goes_on_with_the_same_bits(early, tmp_path, 
     X, y = blobs(n=2_300)  # three stretches an epoch
     settings = {"max_epochs": 2, "tol": 0, "random_state": 0}
     whole = SLNE(**settings).fit(X, y)
-    keep = Checkpoint(tmp_path / "run", minutes=0)
-    cut_often(monkeypatch, (2, 2, 3), lambda: SLNE(**settings).fit(X, y, checkpoint=keep))
-    again = SLNE(**settings).fit(X, y, checkpoint=keep)
+    keep = RunFolder(tmp_path / "run", minutes=0)
+    cut_often(monkeypatch, (2, 2, 3), lambda: SLNE(**settings).fit(X, y, folder=keep))
+    again = SLNE(**settings).fit(X, y, folder=keep)
     np.testing.assert_array_equal(again.matrix_, whole.matrix_)
 
 
