@@ -7,14 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.io import models
-from nearkin.io.checkpoint import Checkpoint, as_checkpoint
 from nearkin.io.fingerprint import Digest
+from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.holdout import check_calibration, held_out, lists_of, without
 from nearkin.learning.incremental import joined
 from nearkin.native import pairs
@@ -26,7 +26,7 @@ from nearkin.validation.arrays import check_choice, check_label_count, check_num
 from nearkin.voting import votes
 from nearkin.voting.csls import NEAR, surroundings
 from nearkin.voting.lists import as_voters, filled, longest, own_lists
-from nearkin.voting.parts import apart, check_part, cut, is_fitted, learn, listed_scores, seeded
+from nearkin.voting.parts import check_part, cut, is_fitted, learn, listed_scores, seeded
 from nearkin.voting.preparation import applied, prepared
 from nearkin.voting.votes import DEFAULT_SHARPNESS, KINDS, Vote
 
@@ -133,7 +133,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
         calibration: tuple[ArrayLike, ArrayLike] | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
     ) -> Self:
         """Keep the rows, learn the similarity and choose the vote.
 
@@ -147,30 +147,40 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         calibration : (rows, labels), optional
             Rows to choose the vote on, in place of a held-out tenth. Needed with ``vote="auto"``
             when the similarity is already fitted: rows it has seen would flatter it.
-        checkpoint : path or nearkin.Checkpoint, optional
-            Folder to keep the work in: preprocessed rows, neighbour lists, and the learner's own
-            checkpoints (its finished members, for an ensemble). If the process dies, the same fit
-            with the same folder goes on and ends with the same model; see `SLNE.fit`.
+        folder : path or nearkin.RunFolder, optional
+            Where to keep preprocessed rows, neighbour lists and the checkpoints of the learner
+            (its finished members, for an ensemble). If the process dies, the same fit with the
+            same folder resumes and ends with the same model; see `SLNE.fit`.
         """
         self._check_parameters()
         if calibration is not None:
             check_calibration(calibration)
         self.__dict__.pop("calibration_accuracy_", None)  # an earlier fit's
-        keep = as_checkpoint(checkpoint)
-        rng = check_random_state(keep.seed(self.random_state))
-        labels = self._keep(X, y, rng, keep)
+        with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
+            return self._fit(X, y, neighbors, calibration, claimed)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        neighbors: NeighborLists | None,
+        calibration: tuple[ArrayLike, ArrayLike] | None,
+        folder: RunFolder,
+    ) -> Self:
+        rng = check_random_state(folder.seed(self.random_state))
+        labels = self._keep(X, y, rng, folder)
         fitted = self.similarity is None or is_fitted(self.similarity)
         self.similarity_ = self.similarity if fitted else seeded(self.similarity, rng)
         lists = None if neighbors is None else own_lists(neighbors, len(labels))
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
-            lists = self._find_lists(fitted, keep)
+            lists = self._find_lists(fitted, folder)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
         own = lists if neighbors is not None else cut(lists, self.similarity_)
         if self.vote == "auto" and calibration is None:
-            self._calibrate_held_out(y, lists, own, fitted, rng, keep)
+            self._calibrate_held_out(y, lists, own, fitted, rng, folder)
             return self
         if not fitted:
-            learn(self.similarity_, self.database_, y, own, keep=keep)
+            learn(self.similarity_, self.database_, y, own, folder)
         self._correct_hubs(lists)
         if calibration is not None and self.vote == "auto":
             self._calibrate_on(*calibration)
@@ -235,20 +245,20 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_part("similarity", self.similarity, "similarity", "a learner such as SLNE()")
         check_part("preprocess", self.preprocess, "transform", "a transformer such as Preprocess()")
 
-    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, keep: Checkpoint) -> NDArray[np.int32]:
+    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, folder: RunFolder) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
         check_label_count(X, y)
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self.preprocess_, self.database_ = prepared(self.preprocess, rows, rng, keep)
+        self.preprocess_, self.database_ = prepared(self.preprocess, rows, rng, folder)
         self._measure()
         self.labels_ = labels.astype(np.int32)
         self._cached_index = None
         if self.n_neighbors > len(labels):
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
-                stacklevel=3,
+                stacklevel=4,
             )
         return self.labels_
 
@@ -259,7 +269,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             lengths = np.einsum("nd,nd->n", self.database_, self.database_)
             self.scale_ = float(lengths.mean(dtype=np.float64))
 
-    def _find_lists(self, fitted: bool, keep: Checkpoint) -> NDArray[np.int32]:
+    def _find_lists(self, fitted: bool, folder: RunFolder) -> NDArray[np.int32]:
         """One search serves the learner and the vote."""
         n = len(self.labels_)
         learner = 0 if fitted else getattr(self.similarity, "n_neighbors", None) or 0
@@ -267,8 +277,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             check_number("similarity.n_neighbors", learner, 1, whole=True)
             learner = no_more_than_rows(learner, n, "similarity.n_neighbors")
         k = min(max(self.n_neighbors, learner, NEAR if self.hub_share else 0), n - 1)
-        made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
-        return keep.lists(made_from, lambda: self._index.nearest(k)[1])
+        inputs = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
+        found = folder.part("neighbors", inputs, lambda: {"indices": self._index.nearest(k)[1]})
+        return found["indices"]
 
     @property
     def _accepted(self) -> dict[str, Any]:
@@ -314,7 +325,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         own: NeighborLists | None,
         fitted: bool,
         rng: Any,
-        keep: Checkpoint,
+        folder: RunFolder,
     ) -> None:
         if fitted and self.similarity is not None:
             raise ValueError(
@@ -327,14 +338,14 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if lists is None or not held.any():  # too few rows to spare any
             self.vote_ = Vote("power", DEFAULT_SHARPNESS["power"])
             if not fitted:
-                learn(self.similarity_, self.database_, y, own, keep=keep)
+                learn(self.similarity_, self.database_, y, own, folder)
             self._correct_hubs(lists)
             return
         unfitted = self.similarity_
         if not fitted:
             known = without(own, held)
-            first = apart(unfitted), self.database_, y, known, held, keep.part("held-out")
-            self.similarity_ = learn(*first)
+            apart = folder.sub("held-out")
+            self.similarity_ = learn(clone(unfitted), self.database_, y, known, apart, held)
         self._correct_hubs(lists)
         # Lists say which are the nearest; a graph does not, and all its neighbours vote.
         most = self.n_neighbors if isinstance(lists, np.ndarray) else None
@@ -342,7 +353,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         scores = self._scores(self.database_[held], indices)
         self._choose(scores, self.labels_[indices], self.labels_[held])
         if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
-            self.similarity_ = learn(unfitted, self.database_, y, own, keep=keep)
+            self.similarity_ = learn(unfitted, self.database_, y, own, folder)
             self._correct_hubs(lists)
 
     def _choose(self, scores: Array, labels: NDArray[Any], truth: NDArray[Any]) -> None:
