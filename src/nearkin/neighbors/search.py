@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io.progress import track
+from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.neighbors.backends import EXACT_ROWS, build, check_index
 from nearkin.neighbors.base import blocks
 from nearkin.neighbors.exact import Exact
@@ -28,7 +29,7 @@ def nearest(
     *,
     queries: ArrayLike | None = None,
     index: str = "auto",
-    out: str | os.PathLike[str] | None = None,
+    folder: str | os.PathLike[str] | RunFolder | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Neighbors:
@@ -48,12 +49,12 @@ def nearest(
         index-factory string such as ``"IVF1024,Flat"``, ``"HNSW32"`` or, for hashing, ``"LSH"``,
         with search parameters after a semicolon (``"IVF1024,Flat;nprobe=64"``); or
         ``"auto"``: exact up to 100,000 rows, then cells (``"auto;recall=0.9"``: at that recall).
-    out : path, optional
-        Folder for lists that are too many for memory or too dear to lose: the search is cut into
-        shards, each kept when it is done, and a second call finds the missing ones. What is
-        returned is memory-mapped.
+    folder : path or nearkin.RunFolder, optional
+        For lists that are too large for memory or too costly to lose: the search is cut into
+        shards, each kept when it is done, and a second call finds the missing ones. The lists
+        that are returned are memory-mapped.
     n_jobs : int, optional
-        With `out`: workers that share the shards, through joblib.
+        With `folder`: workers that share the shards, through joblib.
     verbose : int
         Show a progress bar when positive.
 
@@ -68,14 +69,15 @@ def nearest(
     >>> indices.ravel().tolist(), distances.ravel().tolist()
     ([1, 0, 1], [1.0, 1.0, 2.0])
     """
-    if out is None:
+    place = as_run_folder(folder)
+    if not place.durable:
         return NeighborIndex(X, index).nearest(k, queries, verbose=verbose)
     if queries is not None:
-        raise ValueError("out= keeps the lists of the rows of X themselves; leave out queries")
+        raise ValueError("folder= keeps the lists of the rows of X themselves; leave out queries")
     rows = as_rows(X, "X")
     _check_k(k, len(rows), alone=True)
     check_index(index)  # before a folder is made for it
-    return nearest_in_shards(rows, k, out, index, n_jobs, verbose)
+    return nearest_in_shards(rows, k, place, index, n_jobs, verbose)
 
 
 class NeighborIndex:
@@ -156,11 +158,11 @@ def _lists_of_all(indices: ArrayLike, n: int) -> NDArray[np.integer]:
 def no_more_than_rows(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
     """`n_neighbors`, or as many as each of `n` rows has, with a warning to whoever calls `fit`.
 
-    For a method that `fit` calls.
+    For a method that `fit` calls through another.
     """
     k = min(n_neighbors, n - 1)
     if k < n_neighbors:
-        warnings.warn(f"{name}={n_neighbors} but X has {n} rows; {k} are used", stacklevel=4)
+        warnings.warn(f"{name}={n_neighbors} but X has {n} rows; {k} are used", stacklevel=5)
     return k
 
 
