@@ -98,7 +98,7 @@ def test_every_parameter_of_the_estimators_is_an_option():
     other = {"max_epochs": "epochs", "n_components": "components", "n_members": "members",
              "projection": "ensemble", "n_features": "lift", "random_state": "seed",
              "shuffle": "order"}  # fmt: skip
-    elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "cache_dir", "learner",
+    elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "learner",
                  "similarity", "preprocess"}  # fmt: skip
     options = Settings().as_dict()
     for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,
@@ -212,9 +212,9 @@ def test_evaluate(files, tmp_path):
     assert sorted(path.name for path in plots.iterdir()) == ["calibration.png", "retrieval.png"]
 
 
-@pytest.mark.parametrize("name", ["n.npz", "near"])  # a file, or a folder that fills shard by shard
-def test_neighbors_then_train_an_ensemble(files, tmp_path, name):
-    made = answer("neighbors", files / "rows.npy", "--k", 30, "--recall", "--out", tmp_path / name)
+@pytest.mark.parametrize(("option", "name"), [("--out", "n.npz"), ("--folder", "near")])
+def test_neighbors_then_train_an_ensemble(files, tmp_path, option, name):
+    made = answer("neighbors", files / "rows.npy", "--k", 30, "--recall", option, tmp_path / name)
     assert made["recall"] == 1.0
     about = answer("info", tmp_path / name)
     assert (about["rows"], about["k"]) == (600, 30)

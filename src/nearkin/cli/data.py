@@ -109,7 +109,7 @@ def _leave_out(out: Path, rows: Any, kept: Any) -> Any:
     """Write the file again without the rows of zeros."""
     import numpy as np
 
-    from nearkin.io.atomic import replacing
+    from nearkin.io.atomic import atomic_write
 
     if not kept.any():
         raise ValueError(f"none of the {len(kept)} images could be used; no features are left")
@@ -117,7 +117,7 @@ def _leave_out(out: Path, rows: Any, kept: Any) -> Any:
     out.with_name(out.name + ".journal").unlink()
     shape = int(kept.sum()), rows.shape[1]
     header = {"descr": rows.dtype.str, "fortran_order": False, "shape": shape}
-    with replacing(out) as aside, open(aside, "wb") as file:
+    with atomic_write(out) as aside, open(aside, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         for block in np.array_split(np.flatnonzero(kept), 1 + len(kept) // 1_024):
             file.write(np.ascontiguousarray(rows[block]).data)
@@ -145,18 +145,19 @@ def numbers(text: str, name: str, kind: Any) -> tuple[Any, ...]:
 
 
 def _write_lines(path: Path, lines: Iterable[object]) -> Path:
-    from nearkin.io.atomic import replacing
+    from nearkin.io.atomic import atomic_write
 
-    with replacing(path) as aside:
+    with atomic_write(path) as aside:
         aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
 def neighbors(
     rows: Rows,
-    out: Annotated[
-        Path, typer.Option(help="Neighbour file to write (.npz), or a folder for large data.")
-    ],
+    out: Annotated[Path | None, typer.Option(help="Neighbour file to write (.npz).")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder to write to instead, for large data.")
+    ] = None,
     k: Annotated[int, typer.Option(help="Neighbours a row.")] = 50,
     index: Annotated[
         str, typer.Option(help="'auto', 'exact', 'cells' or a faiss index string.")
@@ -171,24 +172,30 @@ def neighbors(
 
     Example: nearkin neighbors birds.npy --k 100 --index IVF1024,Flat --recall --out near.npz
 
-    Example: nearkin neighbors million.npy --k 500 --jobs 2 --out near/
+    Example: nearkin neighbors million.npy --k 500 --jobs 2 --folder near/
     """
     import numpy as np
 
     from nearkin import datasets
     from nearkin import neighbors as search
-    from nearkin.io.atomic import replacing
+    from nearkin.io.atomic import atomic_write
 
-    if out.suffix == ".npz":
+    if (out is None) == (folder is None):
+        raise ValueError("give --out near.npz to write a file, or --folder near/ for large data")
+    if out is not None:
+        if out.suffix != ".npz":
+            raise ValueError(f"--out {out} must end in .npz; a folder is given by --folder")
         places(out)
         X = datasets.read(rows).rows
-        with interruptible("nothing is written; with a folder as --out the same command goes on"):
+        with interruptible("nothing is written; with --folder the same command goes on"):
             distances, indices = search.nearest(X, k, index=index, verbose=loud())
-        with replacing(out) as aside, open(aside, "wb") as file:
+        with atomic_write(out) as aside, open(aside, "wb") as file:
             np.savez(file, indices=indices, distances=distances)
     else:
         X = datasets.read(rows).rows
         with interruptible(GOES_ON):
-            _, indices = search.nearest(X, k, index=index, out=out, n_jobs=jobs, verbose=loud())
-    result = {"neighbors": str(out), "rows": len(indices), "k": k}
+            _, indices = search.nearest(
+                X, k, index=index, folder=folder, n_jobs=jobs, verbose=loud()
+            )
+    result = {"neighbors": str(out or folder), "rows": len(indices), "k": k}
     emit(result | ({"recall": search.recall(X, indices)} if recall else {}), as_json)

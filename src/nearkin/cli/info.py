@@ -73,10 +73,10 @@ def _lists(indices: Any) -> dict[str, Any]:
 def _run(folder: Path) -> dict[str, Any]:
     from nearkin.app.stages import RECORD, SOURCE
 
-    if (folder / "indices.npy").exists():
-        from nearkin import datasets
+    if (folder / "lists.safetensors").exists():
+        from nearkin.neighbors.shards import finished_lists
 
-        return _lists(datasets.read(folder / "indices.npy").rows)
+        return _lists(finished_lists(folder))
     if not (folder / RECORD).exists():
         raise ValueError(f"{folder} is a folder, but not one of 'nearkin run'; give a file")
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
