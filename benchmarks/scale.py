@@ -169,7 +169,9 @@ def main() -> None:
         return
     lists = told(
         "neighbours",
-        lambda: nearest(X, given.k, index=f"cells;recall={given.recall}", out=work / f"k{given.k}"),
+        lambda: nearest(
+            X, given.k, index=f"cells;recall={given.recall}", folder=work / f"k{given.k}"
+        ),
         lambda found: f"recall {recall(X, found[1], sample=300):.3f}",
     )[1]
     hoods = told("graph", lambda: graph_of(work, X, lists, y), lambda g:
@@ -186,9 +188,10 @@ def main() -> None:
     ensemble = SLDE(
         SLNE(max_epochs=given.member_epochs, n_neighbors=given.k, **MEMBER, **VARIANTS[BEST]),
         n_members=given.members, n_components=given.dims // given.members, n_jobs=given.jobs,
-        pca_rows=100_000, cache_dir=work / "members", random_state=0,
+        pca_rows=100_000, random_state=0,
     )  # fmt: skip
-    told(f"SL-DE, rule all, {BEST}", lambda: ensemble.fit(X, y, neighbors=hoods),
+    told(f"SL-DE, rule all, {BEST}",
+         lambda: ensemble.fit(X, y, neighbors=hoods, folder=work / "members"),
          lambda e: members(e, given.jobs))  # fmt: skip
     judge.tell(ensemble)
 

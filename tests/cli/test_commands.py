@@ -74,7 +74,7 @@ def test_every_command_on_the_same_files(pictures, tmp_path):
         (nearkin, ["search", model, pictures / "more", "--encoder", encoder, "--n", 2]),
         (nearkin, ["info", model]),
         (nearkin, ["plan", 1000, 10, 5]),
-        (script, ["run", features, "--out", tmp_path / "run", "--baselines", "none",
+        (script, ["run", features, "--folder", tmp_path / "run", "--baselines", "none",
                   "--epochs", 2]),
     ):  # fmt: skip
         result = call(*arguments, "--json")
@@ -357,7 +357,7 @@ def test_a_person_at_a_terminal_sees_what_goes_on(pictures, tmp_path):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [NEARKIN, "run", pictures / "stripes", "--words", "16", "--epochs", "3", "--baselines",
-         "none", "--json", "--out", tmp_path],
+         "none", "--json", "--folder", tmp_path],
         stdout=subprocess.PIPE, stderr=theirs, text=True, env=QUIET | {"TERM": "xterm"},
     )  # fmt: skip
     os.close(theirs)

@@ -9,6 +9,8 @@
 """
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -24,13 +26,13 @@ from nearkin import datasets
 from nearkin.app import assessment, page
 from nearkin.app.encoding import encode
 from nearkin.app.settings import Settings
-from nearkin.app.stages import Stages, alone
-from nearkin.io.atomic import atomic_write
+from nearkin.app.stages import Stages
+from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors import nearest
 
 ENCODER, FEATURES, IMAGES = "encoder.safetensors", "features.npy", "images.json"
 SPLIT, PREPROCESS, NEIGHBORS = "split.npz", "preprocess.safetensors", "neighbors.npz"
-LEARNING = "learning"  # a folder: what a training keeps while it lasts
+LEARNING = "learning"  # section of the run folder with the checkpoints of a training
 MODEL, NUMBERS, BASELINES, PAGE = (
     "model.safetensors", "evaluation.json", "baselines.json", "report.html",
 )  # fmt: skip
@@ -86,16 +88,12 @@ def usual_folder(source: Path) -> Path:
     return Path("runs") / (whole.name if whole.is_dir() else whole.stem)
 
 
-def run(source: Source, out: Path, plan: Plan, how: How | None = None) -> dict[str, Any]:
+def run(source: Source, folder: Path, plan: Plan, how: How | None = None) -> dict[str, Any]:
     """Run what is not done yet; return where things are and how good the model is."""
     how = how or How()
     _check(source, plan)
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"--out {out} is not a folder; give a folder for the run")
-    out.mkdir(parents=True, exist_ok=True)
-    with alone(out):
-        stages = Stages(out, how.say)
-        stages.belong_to(source.path)
+    with RunFolder(folder).claim("nearkin run") as claimed:
+        stages = Stages(claimed, how.say)
         rows, base = _rows(stages, source, how)
         train, test = _split(stages, rows, plan, base)
         known, asked = rows[train], rows[test]
@@ -161,6 +159,7 @@ def _rows(stages: Stages, source: Source, how: How) -> tuple[_Rows, str]:
     if data.labels is None:
         raise ValueError(f"{source.path} has no labels; give --labels FILE or --label-column NAME")
     datasets.check_finite(data.rows, source.path)
+    stages.folder.begin({"source": str(source.path.resolve())})
     stages.source("vectors", source.path, source.labels)
     return _Rows(data.rows, np.asarray(data.labels)), "vectors"
 
@@ -169,6 +168,7 @@ def _features(stages: Stages, source: Source, how: How) -> _Rows:
     from nearkin.images import LLC, ImageFolder
 
     folder = ImageFolder(source.path.absolute())  # the page may be made from elsewhere
+    stages.folder.begin({"source": str(source.path.resolve())})
     stages.source("images", *map(Path, folder.paths))
     encoder = source.encoder or LLC()
     network = getattr(encoder, "model", None)
@@ -181,18 +181,33 @@ def _features(stages: Stages, source: Source, how: How) -> _Rows:
         after=["images", "network"],
     )  # fmt: skip
 
-    def extract(path: Path) -> None:
-        fitted = nearkin.load(made)
-        _, kept = encode(fitted, folder, source.skip_unreadable, out=path, n_jobs=how.jobs)
-        lost = np.flatnonzero(~kept).tolist()
-        with atomic_write(path.with_name(IMAGES)) as part:
-            _write(part, {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost})
+    after = [ENCODER]
+    scratch = stages.folder.scratch(FEATURES, stages.inputs(source.skip_unreadable, after))
 
-    left = [FEATURES + ".part", FEATURES + ".journal", IMAGES]
-    path = stages.get(FEATURES, extract, source.skip_unreadable, after=[ENCODER], resumable=left)
+    def extract(path: Path) -> None:
+        fitted, unfinished = nearkin.load(made), scratch / FEATURES
+        _, kept = encode(fitted, folder, source.skip_unreadable, out=unfinished, n_jobs=how.jobs)
+        lost = np.flatnonzero(~kept).tolist()
+        about = {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost}
+        stages.folder.file(IMAGES, {"lost": lost}, lambda p: _write(p, about), stale="replace")
+        _link(unfinished, path)
+
+    if not stages.folder.is_intact(IMAGES):  # it comes with the features
+        stages.folder.remove_file(FEATURES)
+    path = stages.get(FEATURES, extract, source.skip_unreadable, after)
+    stages.folder.remove_scratch(FEATURES)
     lost = json.loads(path.with_name(IMAGES).read_text())["lost"]
     rows = _Rows(np.load(path, mmap_mode="r"), folder.labels, folder.paths)
     return rows if not lost else rows[np.setdiff1d(np.arange(len(folder)), lost)]
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a large file a second name, or copy it: until the stage is recorded, both are needed."""
+    target.unlink()
+    try:
+        os.link(source, target)
+    except OSError:  # not every file system has hard links
+        shutil.copyfile(source, target)
 
 
 def _split(
@@ -236,19 +251,22 @@ def _model(stages: Stages, rows: _Rows, settings: Settings, base: str, how: How)
         [k, settings.index], after=[base, SPLIT, PREPROCESS],
     )  # fmt: skip
 
+    learning, after = stages.folder.sub(LEARNING), [NEIGHBORS]
+
     def fit(path: Path) -> None:
-        learning = path.with_name(LEARNING)
         where: dict[str, Any] = {"n_jobs": how.jobs}
+        learning.begin(stages.inputs(settings.as_dict(), after), stale="replace")
         with np.load(lists) as file, how.watch() as callback:
             model = settings.classifier(shape[0], shape[1], callback, where)
             model.set_params(preprocess=transformer)
             model.fit(rows.X, rows.y, neighbors=file["indices"], folder=learning)
         if getattr(model.similarity_, "interrupted_", False):
-            raise KeyboardInterrupt  # a model that is kept is whole
+            raise KeyboardInterrupt  # a model that is kept is complete
         model.save(path)
-        nearkin.RunFolder(learning).discard()
 
-    return stages.get(MODEL, fit, settings.as_dict(), after=[NEIGHBORS], resumable=[LEARNING])
+    path = stages.get(MODEL, fit, settings.as_dict(), after)
+    learning.discard()
+    return path
 
 
 def _preprocess(stages: Stages, rows: _Rows, settings: Settings, base: str) -> Any:

@@ -36,7 +36,7 @@ class Digest:
 
 
 class FileDigest(Digest):
-    """The contents of files as an input; size and time of change would miss a replaced file."""
+    """Names and contents of files as an input; size and time would miss a replaced file."""
 
     def __init__(self, *paths: str | os.PathLike[str]) -> None:
         self.paths = paths
@@ -45,9 +45,30 @@ class FileDigest(Digest):
     def _text(self) -> str:
         digest = hashlib.sha256()
         for path in self.paths:
-            with open(path, "rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(os.fsencode(path) + b"\0" + _contents(path))
         return _HASHED + digest.hexdigest()[:32]
+
+
+def _contents(path: str | os.PathLike[str]) -> bytes:
+    """A hash of a file, or of nothing where there is no file that can be read."""
+    try:
+        if not os.path.isfile(path):  # a pipe would wait for a writer
+            return b""
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return b""
+
+
+class TextDigest(Digest):
+    """A long text as an input."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def _text(self) -> str:
+        return _HASHED + hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
 
 class Fingerprint(dict[str, str]):

@@ -1,6 +1,8 @@
 """Who owns a run folder, and what in it is ours: lock, marker, identity of parts and files."""
 
 import hashlib
+import json
+import shutil
 import threading
 import warnings
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.marker import Marker
 from nearkin.io.storage import Storage
 
+_SCRATCH = "scratch-"
 _IDENTITY_BYTES = 4096  # the identity of a part is at the beginning of its metadata
 
 
@@ -98,6 +101,14 @@ class Root:
                 "another folder"
             )
 
+    def scratch(self, name: str, inputs: Fingerprint) -> Path:
+        """A folder for unfinished work from these inputs; that from others is removed."""
+        digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
+        path = self.storage.scratch() / f"{_SCRATCH}{name}-{digest}"
+        self.clear_scratch(f"{name}-", keep=path)
+        path.mkdir(exist_ok=True)
+        return path
+
     def identity(self, file: str) -> str:
         """What the part in this file, and no other, carries."""
         return f"{self.claimed().id}/{file}"
@@ -163,25 +174,35 @@ class Root:
             return
         record = self.claimed()
         self.remove_files([file for file in record.files if file.startswith(prefix)])
-        for section in [section for section in record.inputs if section.startswith(prefix)]:
-            del record.inputs[section]
+        for about in (record.inputs, record.purposes):
+            for section in [name for name in about if name.startswith(prefix)]:
+                del about[section]
+        self.clear_scratch(prefix)
         self.save()
+
+    def clear_scratch(self, prefix: str, keep: Path | None = None) -> None:
+        """Remove scratch folders whose names begin so, but for one."""
+        for path in self.storage.scratch().iterdir():
+            ours = path.name.startswith(_SCRATCH + prefix)
+            if ours and path != keep and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
 
     def remove_files(self, files: list[str]) -> None:
         """Remove recorded files, unless somebody has changed them, and then their records."""
         for file in files:
-            if self._is_as_written(file):
+            if self.is_as_written(file):
                 self.storage.remove(file)
         if files:
             record = self.claimed()
             record.files = {k: v for k, v in record.files.items() if k not in files}
             self.save()
 
-    def _is_as_written(self, file: str) -> bool:
+    def is_as_written(self, file: str) -> bool:
+        """Whether a recorded file is there and unchanged."""
         if self.storage.read(file, 0) is None:
             return False
         checksum = _checksum(self.storage.local(file))
-        return any(version["sha256"] == checksum for version in self.claimed().files[file])
+        return any(version["sha256"] == checksum for version in self.claimed().files.get(file, []))
 
     def give_up(self) -> None:
         """Remove the marker, then the lock and the folder; in this order a kill does no harm."""

@@ -226,10 +226,22 @@ class RunFolder:
             self._last = time.monotonic()
         return root.storage.local(file)
 
+    def scratch(self, name: str, inputs: Inputs) -> Path:
+        """A hidden folder in which a writer with a format of its own resumes from these inputs."""
+        return self._root.scratch(self._prefix + name, Fingerprint.of(inputs))
+
+    def remove_scratch(self, name: str) -> None:
+        """Remove the scratch folder of a name."""
+        self._root.clear_scratch(f"{self._prefix}{name}-")
+
     def remove_file(self, name: str) -> None:
         """Remove what `file` has made, if it is there and unchanged."""
         file = self._prefix + name
         self._root.remove_files([file] if file in self._root.claimed().files else [])
+
+    def is_intact(self, name: str) -> bool:
+        """Whether a file is there as `file` has made it, from whatever inputs."""
+        return self._root.is_as_written(self._prefix + name)
 
     def discard(self) -> None:
         """Remove everything of ours, and the folder, unless files of others are in it."""

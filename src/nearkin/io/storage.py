@@ -57,6 +57,10 @@ class Storage(Protocol):
         """Remove a file."""
         ...
 
+    def scratch(self) -> Path:
+        """A local folder for work in progress that is not ours to structure."""
+        ...
+
     def lock(self) -> Callable[[], None] | None:
         """Take the exclusive lock; return what releases it, or None if another process has it."""
         ...
@@ -125,6 +129,10 @@ class LocalStorage:
         """Remove a file."""
         with suppress(FileNotFoundError):
             os.unlink(self.path / name)
+
+    def scratch(self) -> Path:
+        """The folder of temporaries, which is never shown."""
+        return self.temporaries
 
     def lock(self) -> Callable[[], None] | None:
         """Lock a file. The system releases the lock when the process ends, however it ends."""
