@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nearkin.images import store
-from nearkin.images.store import FeatureArray, FeatureFile, write_rows
+from nearkin.images.store import FeatureArray, FeatureFile
+from nearkin.io.rows import write_rows
 
 SETTINGS = {"encoder": "toy", "sizes": (1, 2)}
 ONES = np.ones((2, 3), dtype=np.float32)

@@ -505,18 +505,6 @@ def test_killed_while_it_discards_it_spares_files_of_others(quick_path):
         begin()
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 256 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
-    if os.name != "posix" or os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("needs root, to mount a small disk")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
 def test_a_full_disk_is_named_and_work_goes_on_when_there_is_space(small_disk):
     folder = RunFolder(small_disk / "run")
     large = {"a": np.ones(20_000)}

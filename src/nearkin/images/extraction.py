@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nearkin.images.reading import Source
-from nearkin.images.store import Failures, FeatureArray, FeatureFile, Settings, write_rows
+from nearkin.images.store import Failures, FeatureArray, FeatureFile, Settings
 from nearkin.io.progress import track
+from nearkin.io.rows import write_rows
 
 Failed: TypeAlias = list[tuple[str, str]]  # path, reason
 Chunk: TypeAlias = tuple[int, int, Failures, NDArray[Any] | None]

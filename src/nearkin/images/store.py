@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from nearkin.io.atomic import atomic_write
+from nearkin.io.rows import create_rows
 
 Settings: TypeAlias = dict[str, Any]
 Failures: TypeAlias = dict[int, str]  # row → reason
@@ -62,6 +63,7 @@ class FeatureFile:
     Examples
     --------
     >>> import tempfile
+    >>> from nearkin.io.rows import write_rows
     >>> out = Path(tempfile.mkdtemp()) / "features.npy"
     >>> file = FeatureFile(out, (3, 2), "float32", {"words": 8})
     >>> write_rows(file.path, 0, np.ones((2, 2), dtype=np.float32))
@@ -100,7 +102,7 @@ class FeatureFile:
         with atomic_write(self.journal) as aside:
             aside.write_text(json.dumps({"settings": settings}) + "\n")
         with atomic_write(self.part) as aside:
-            np.lib.format.open_memmap(aside, mode="w+", dtype=dtype, shape=shape)
+            create_rows(aside, shape, dtype)
 
     def _resume(self, settings: Settings) -> None:
         lines = _json_lines(self.journal)
@@ -142,19 +144,6 @@ class FeatureFile:
         if self.part.exists():
             os.replace(self.part, self.out)
         return np.load(self.out, mmap_mode="r")
-
-
-def write_rows(path: Path, start: int, values: NDArray[Any]) -> None:
-    """Write rows from `start` on and see them to the disk.
-
-    By plain writes: on a full disk, a write to a memory map kills the process.
-    """
-    offset = np.load(path, mmap_mode="r").offset
-    with open(path, "rb+") as file:
-        file.seek(offset + start * values[0].nbytes)
-        file.write(np.ascontiguousarray(values).data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
