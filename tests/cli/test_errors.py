@@ -180,7 +180,7 @@ def contents(folder):
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and path.name != "lock"
     }
 
 
@@ -203,7 +203,7 @@ def test_bad_input_is_one_clear_line(spoiled, arguments, message):
     after = contents(spoiled)
     made = {name for name in after if name not in before}
     # A run or an extraction that fails keeps the stages that it has finished.
-    kept = ("new-run/", "f.npy.journal", "f.npy.part", "f.encoder.safetensors")
+    kept = ("new-run/",)
     assert all(name.startswith(kept) for name in made), made
     assert {name: after[name] for name in before} == before
     assert not any(".tmp." in name for name in made)  # nothing written aside is left
@@ -216,16 +216,13 @@ def test_every_command_is_given_bad_input():
     assert {arguments[0] for arguments, _ in CASES} >= set(COMMANDS) - {"demo"}
 
 
-def test_features_of_another_encoder_are_not_written_over(spoiled, tmp_path):
-    out = tmp_path / "f.npy"
-    assert nearkin("features", spoiled / "more", "--words", 8, "--out", out).returncode == 0
-    before = contents(tmp_path)
-    result = nearkin("features", spoiled / "more", "--words", 9, "--out", out)
+@pytest.mark.parametrize("name", ["f.npy", "f.labels.txt", "f.paths.txt", "f.encoder.safetensors"])
+def test_features_replace_no_file(spoiled, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    result = nearkin("features", spoiled / "more", "--words", 8, "--out", tmp_path / "f.npy")
     assert result.returncode == 1
-    assert "another encoder" in result.stderr
-    assert contents(tmp_path) == before
-    assert nearkin("features", spoiled / "more", "--words", 8, "--out", out).returncode == 0
-    assert contents(tmp_path) == before
+    assert f"{name} would be replaced; delete or choose another --out" in result.stderr
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(files):

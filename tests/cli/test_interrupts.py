@@ -64,9 +64,17 @@ def test_tuning_ends_at_once(files, tmp_path):
 
 def test_features_go_on(pictures, tmp_path):
     command = ("features", pictures / "stripes", "--words", 8, "--out", tmp_path / "f.npy")
-    said = interrupted(*command, at=["nearkin.images.store", "FeatureFile.record", 2])
+    at, work = ["nearkin.images.store", "Sink.write", 2], tmp_path / "work"
+    said = interrupted(*command, "--folder", work, at=at)
     assert said == f"interrupted; {GOES_ON}\n"
-    assert answer(*command)["rows"] == 48
+    assert answer(*command, "--folder", work)["rows"] == 48
+    assert not work.exists()
+    whole = command[:-1]
+    said = interrupted(*whole, tmp_path / "g.npy", at=at)
+    assert said.startswith("interrupted; nothing is written")
+    assert not list(tmp_path.glob("g.*"))
+    assert answer(*whole, tmp_path / "g.npy")["rows"] == 48
+    assert (tmp_path / "f.npy").read_bytes() == (tmp_path / "g.npy").read_bytes()
 
 
 def test_neighbors_go_on_in_a_folder(files, tmp_path):

@@ -9,8 +9,6 @@
 """
 
 import json
-import os
-import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -27,12 +25,14 @@ from nearkin.app import assessment, page
 from nearkin.app.encoding import encode
 from nearkin.app.settings import Settings
 from nearkin.app.stages import Stages
+from nearkin.io.rows import link_or_copy
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors import nearest
 
 ENCODER, FEATURES, IMAGES = "encoder.safetensors", "features.npy", "images.json"
 SPLIT, PREPROCESS, NEIGHBORS = "split.npz", "preprocess.safetensors", "neighbors.npz"
-LEARNING = "learning"  # section of the run folder with the checkpoints of a training
+# Sections of the run folder for what is unfinished.
+EXTRACTION, LEARNING = "extraction", "learning"
 MODEL, NUMBERS, BASELINES, PAGE = (
     "model.safetensors", "evaluation.json", "baselines.json", "report.html",
 )  # fmt: skip
@@ -181,33 +181,26 @@ def _features(stages: Stages, source: Source, how: How) -> _Rows:
         after=["images", "network"],
     )  # fmt: skip
 
-    after = [ENCODER]
-    scratch = stages.folder.scratch(FEATURES, stages.inputs(source.skip_unreadable, after))
+    unfinished, after = stages.folder.sub(EXTRACTION), [ENCODER]
 
     def extract(path: Path) -> None:
-        fitted, unfinished = nearkin.load(made), scratch / FEATURES
-        _, kept = encode(fitted, folder, source.skip_unreadable, out=unfinished, n_jobs=how.jobs)
+        unfinished.begin(stages.inputs(source.skip_unreadable, after), stale="replace")
+        rows, kept = encode(
+            nearkin.load(made), folder, source.skip_unreadable,
+            folder=unfinished.sub("rows"), n_jobs=how.jobs,
+        )  # fmt: skip
         lost = np.flatnonzero(~kept).tolist()
         about = {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost}
         stages.folder.file(IMAGES, {"lost": lost}, lambda p: _write(p, about), stale="replace")
-        _link(unfinished, path)
+        link_or_copy(Path(rows.filename), path)  # type: ignore[attr-defined]
 
     if not stages.folder.is_intact(IMAGES):  # it comes with the features
         stages.folder.remove_file(FEATURES)
     path = stages.get(FEATURES, extract, source.skip_unreadable, after)
-    stages.folder.remove_scratch(FEATURES)
+    unfinished.discard()
     lost = json.loads(path.with_name(IMAGES).read_text())["lost"]
     rows = _Rows(np.load(path, mmap_mode="r"), folder.labels, folder.paths)
     return rows if not lost else rows[np.setdiff1d(np.arange(len(folder)), lost)]
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a large file a second name, or copy it: until the stage is recorded, both are needed."""
-    target.unlink()
-    try:
-        os.link(source, target)
-    except OSError:  # not every file system has hard links
-        shutil.copyfile(source, target)
 
 
 def _split(

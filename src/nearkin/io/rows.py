@@ -1,6 +1,7 @@
 """Rows of ``.npy`` files by plain writes: on a full disk, a write to a memory map kills."""
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,15 @@ def write_all(
         file.seek(offset)
         for block in blocks:
             file.write(np.ascontiguousarray(block, dtype).data)
+
+
+def link_or_copy(source: Path, target: Path, copy: bool = False) -> None:
+    """Give a large file a second name, in place of `target`, or copy it."""
+    if not copy:
+        target.unlink(missing_ok=True)
+        try:
+            os.link(source, target)
+            return
+        except OSError:  # another file system, or one without hard links
+            pass
+    shutil.copyfile(source, target)

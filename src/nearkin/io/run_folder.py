@@ -239,6 +239,10 @@ class RunFolder:
         file = self._prefix + name
         self._root.remove_files([file] if file in self._root.claimed().files else [])
 
+    def local(self, name: str) -> Path:
+        """Where a file that `file` has made can be read."""
+        return self._root.storage.local(self._prefix + name)
+
     def is_intact(self, name: str) -> bool:
         """Whether a file is there as `file` has made it, from whatever inputs."""
         return self._root.is_as_written(self._prefix + name)
