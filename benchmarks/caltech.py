@@ -10,7 +10,7 @@ import numpy as np
 import nearkin
 from nearkin import Preprocess
 from nearkin.images import LLC, ImageFolder, OnnxEncoder
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 from nearkin.reproduction import layouts
 
 
@@ -72,7 +72,7 @@ def in_span(features, mask, name, work, power=1.0):
         axes = (vectors[:, kept] / np.sqrt(values[kept])).astype(np.float32)
         blocks = np.array_split(np.arange(len(features)), 20)
         rows = np.concatenate([_powered(features[b], power) @ X.T @ axes for b in blocks])
-        with replacing(out) as aside:
+        with atomic_write(out) as aside:
             np.save(aside, rows)
     C = np.load(out)
     return C[mask], C[~mask]

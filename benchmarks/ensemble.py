@@ -9,9 +9,9 @@ The paper's claims are checked and printed, true or not.
 """
 
 import argparse
+import pickle
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -20,7 +20,8 @@ import numpy as np
 import caltech
 import machine
 from nearkin import SLDE, SLNE, Preprocess
-from nearkin.ensemble.members import Folder
+from nearkin.ensemble.members import Members
+from nearkin.io.run_folder import RunFolder
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
@@ -146,10 +147,9 @@ def _ten(k, n_jobs):
 
 
 MEMBER = """
-import sys
-from pathlib import Path
+import pickle, sys
 from nearkin import SLNE
-from nearkin.ensemble.members import Folder, learn_member
+from nearkin.ensemble.members import learn_member
 
 def anonymous():
     lines = open("/proc/self/status")
@@ -157,7 +157,7 @@ def anonymous():
 
 before, peaks = anonymous(), []
 learner = SLNE(max_epochs=1, tol=0, random_state=0, callback=lambda *_: peaks.append(anonymous()))
-learn_member(Folder(Path(sys.argv[1]), "benchmark"), 0, learner)
+learn_member(pickle.load(sys.stdin.buffer), 0, learner)
 print(max(peaks) - before)
 """
 
@@ -167,11 +167,13 @@ def memory(rows=200_000, d=100, k=50):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, rows)
     hoods = neighborhoods(rng.integers(0, rows, (rows, k), dtype=np.int32), labels)
-    with tempfile.TemporaryDirectory() as path:
-        folder = Folder(Path(path), "benchmark")
-        np.save(folder.rows(0), rng.standard_normal((rows, d), dtype=np.float32))
-        folder.write_shared(labels, hoods, np.zeros(rows, bool), np.empty((0, 1), np.int32))
-        output = subprocess.check_output([sys.executable, "-c", MEMBER, path], text=True)
+    with RunFolder.temporary() as folder, folder.claim("benchmark"):
+        members = Members(folder, {}, 1)
+        X = rng.standard_normal((rows, d), dtype=np.float32)
+        members.write_rows(0, X, np.eye(d, dtype=np.float32))
+        members.write_shared(labels, hoods, np.zeros(rows, bool), np.empty((0, 1), np.int32))
+        command = [sys.executable, "-c", MEMBER]
+        output = subprocess.check_output(command, input=pickle.dumps(members))
     print(f"a member on {rows:,} × {d} with {len(hoods.indices):,} edges: N·d "
           f"{rows * d * 4 >> 20} MiB and graph {hoods.indices.nbytes >> 20} MiB, both mapped; "
           f"{int(output) >> 10} MiB of its own", flush=True)  # fmt: skip

@@ -20,7 +20,7 @@ import machine
 from made_up import World
 from nearkin import SLDE, SLNE, Execution
 from nearkin.app.memory_watch import MemoryWatch, release_memory
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors import NeighborIndex, nearest, recall
@@ -59,12 +59,12 @@ def rows_of(work: Path, rows: int, dims: int, classes: int) -> tuple[Any, Any, A
     path, labels = work / "rows.npy", work / "labels.npy"
     if not labels.exists():
         y = np.empty(rows, np.int32)
-        with replacing(path) as aside:
+        with atomic_write(path) as aside:
             X = np.lib.format.open_memmap(aside, "w+", np.float32, (rows, dims))
             for lo, block, of_block in world.blocks(rows):
                 X[lo : lo + len(block)], y[lo : lo + len(block)] = block, of_block
             X.flush()
-        with replacing(labels) as aside:
+        with atomic_write(labels) as aside:
             np.save(aside, y)
     return np.load(path, mmap_mode="r"), np.load(labels), *world.sample(QUERIES, part=1)
 
@@ -74,10 +74,10 @@ def graph_of(work: Path, X: Any, lists: Any, y: Any) -> Neighborhoods:
     names = ("indptr", "indices", "n_targets", "cells")
     if not (work / "cells.npy").exists():
         hoods = neighborhoods(lists, y, hub_limit=HUB_LIMIT)
-        with replacing(work / "hubs.json") as aside:
+        with atomic_write(work / "hubs.json") as aside:
             aside.write_text(json.dumps(hoods.n_hubs))
         for name, array in zip(names, (*hoods.arrays, cells_of(X))):
-            with replacing(work / f"{name}.npy") as aside:
+            with atomic_write(work / f"{name}.npy") as aside:
                 np.save(aside, array)
     *graph, cells = (np.load(work / f"{name}.npy", mmap_mode="r") for name in names)
     return Neighborhoods(*graph, json.loads((work / "hubs.json").read_text()), cells)
@@ -87,7 +87,7 @@ def shortlists_of(work: Path, X: Any, Q: Any) -> Any:
     """The rows that vote on each query, found once."""
     path = work / "shortlists.npy"
     if not path.exists():
-        with replacing(path) as aside:
+        with atomic_write(path) as aside:
             np.save(aside, NeighborIndex(X).nearest(VOTERS, Q)[1])
     return np.load(path)
 
@@ -168,7 +168,9 @@ def main() -> None:
         return
     lists = told(
         "neighbours",
-        lambda: nearest(X, given.k, index=f"cells;recall={given.recall}", out=work / f"k{given.k}"),
+        lambda: nearest(
+            X, given.k, index=f"cells;recall={given.recall}", folder=work / f"k{given.k}"
+        ),
         lambda found: f"recall {recall(X, found[1], sample=300):.3f}",
     )[1]
     hoods = told("graph", lambda: graph_of(work, X, lists, y), lambda g:
@@ -189,9 +191,10 @@ def main() -> None:
             execution=Execution(**VARIANTS[BEST]),
         ),
         n_members=given.members, n_components=given.dims // given.members, n_jobs=given.jobs,
-        cache_dir=work / "members", random_state=0,
+        random_state=0,
     )  # fmt: skip
-    told(f"SL-DE, rule all, {BEST}", lambda: ensemble.fit(X, y, neighbors=hoods),
+    told(f"SL-DE, rule all, {BEST}",
+         lambda: ensemble.fit(X, y, neighbors=hoods, folder=work / "members"),
          lambda e: members(e, given.jobs))  # fmt: skip
     judge.tell(ensemble)
 

@@ -170,25 +170,24 @@ def test_resumes_with_the_missing_members_only(data, tmp_path):
     X, y = data
     settings = {"n_members": 4, "random_state": 0}
     whole = SLDE(slne(**EASY), **settings).fit(X, y)
-    first = SLDE(slne(**EASY), cache_dir=tmp_path / "run", **settings).fit(X, y)
+    first = SLDE(slne(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
     np.testing.assert_array_equal(whole.matrix_, first.matrix_)
     files = sorted((tmp_path / "run").glob("member-*"))
     assert len(files) == 4
     kept = {f: f.stat().st_mtime_ns for f in files[:2]}
     for f in files[2:]:
         f.unlink()
-    again = SLDE(slne(**EASY), cache_dir=tmp_path / "run", n_jobs=2, **settings).fit(X, y)
+    again = SLDE(slne(**EASY), n_jobs=2, **settings).fit(X, y, folder=tmp_path / "run")
     np.testing.assert_array_equal(whole.matrix_, again.matrix_)
     assert {f: f.stat().st_mtime_ns for f in files[:2]} == kept
-    assert (
-        sorted(p.suffix for p in (tmp_path / "run").iterdir()) == [".json"] + [".safetensors"] * 4
-    )
+    left = sorted(p.suffix for p in (tmp_path / "run").iterdir() if p.is_file())
+    assert left == [".json"] + [".safetensors"] * 4
 
 
 def test_a_folder_of_another_run_is_refused(data, tmp_path):
     X, y = data
-    SLDE(slne(**EASY), n_members=2, cache_dir=tmp_path, random_state=0).fit(X, y)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    SLDE(slne(**EASY), n_members=2, random_state=0).fit(X, y, folder=tmp_path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
     other = X.copy()
     other[len(X) // 3, 2] += 1
     for changed, rows, told in [
@@ -202,9 +201,9 @@ def test_a_folder_of_another_run_is_refused(data, tmp_path):
         ({}, other, "X differs"),
     ]:
         settings = {"learner": slne(**EASY), "n_members": 2, "random_state": 0} | changed
-        with pytest.raises(ValueError, match=f"a run with other data or parameters: .*{told}"):
-            SLDE(cache_dir=tmp_path, **settings).fit(rows, y)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+        with pytest.raises(ValueError, match=f"made from other data or settings: .*{told}"):
+            SLDE(**settings).fit(rows, y, folder=tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
 
 
 def test_a_classifier_with_a_folder_fits_twice(data, tmp_path):
@@ -212,14 +211,14 @@ def test_a_classifier_with_a_folder_fits_twice(data, tmp_path):
     X, y = data
 
     def fit():
-        ensemble = SLDE(slne(**EASY), n_members=2, cache_dir=tmp_path)
-        return SoftVotingKNN(ensemble, random_state=0).fit(X, y).similarity_.matrix_
+        model = SoftVotingKNN(SLDE(slne(**EASY), n_members=2), random_state=0)
+        return model.fit(X, y, folder=tmp_path).similarity_.matrix_
 
     first = fit()
-    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("member-*")}
+    files = {p: p.stat().st_mtime_ns for p in tmp_path.glob("*member-*")}
     assert len(files) == 4
     np.testing.assert_array_equal(first, fit())
-    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("member-*")} == files
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*member-*")} == files
 
 
 class Counting(SLNE):
@@ -253,11 +252,12 @@ def test_a_killed_worker_is_named_and_the_fit_resumes(data, tmp_path, monkeypatc
     X, y = data
     monkeypatch.setenv("NEARKIN_TEST_MARKER", str(tmp_path / "marker"))
     joblib.externals.loky.get_reusable_executor().shutdown(wait=True)  # workers see the variable
-    settings = {"n_members": 4, "random_state": 0, "n_jobs": 2, "cache_dir": tmp_path / "run"}
+    settings = {"n_members": 4, "random_state": 0, "n_jobs": 2}
     with pytest.raises(RuntimeError, match=r"worker process died.*of 4 members are kept"):
-        SLDE(Suicidal(**EASY), **settings).fit(X, y)
-    assert not list((tmp_path / "run").glob("*.npy"))
-    again = SLDE(Suicidal(**EASY), **settings).fit(X, y)
+        SLDE(Suicidal(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
+    left = {p.name[:6] for p in (tmp_path / "run").iterdir() if p.suffix == ".safetensors"}
+    assert left <= {"member"}
+    again = SLDE(Suicidal(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
     whole = SLDE(slne(**EASY), n_members=4, random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.matrix_, whole.matrix_)
 
@@ -275,10 +275,10 @@ def test_interrupt_keeps_whole_members_only(data, tmp_path):
     settings = {"n_members": 5, "random_state": 0}
     slow = SLNE(n_neighbors=50, max_epochs=400, tol=0)
     with pytest.raises(KeyboardInterrupt):
-        SLDE(slow, cache_dir=tmp_path, **settings).fit(X, y)
+        SLDE(slow, **settings).fit(X, y, folder=tmp_path)
     assert 1 <= len(list(tmp_path.glob("member-*"))) < 5
-    assert not list(tmp_path.glob(".*part*"))
-    again = SLDE(slow, cache_dir=tmp_path, **settings).fit(X, y)
+    assert [p.name for p in (tmp_path / ".nearkin-tmp").iterdir()] == ["lock"]
+    again = SLDE(slow, **settings).fit(X, y, folder=tmp_path)
     np.testing.assert_array_equal(again.matrix_, SLDE(slow, **settings).fit(X, y).matrix_)
 
 
@@ -299,9 +299,7 @@ def test_interrupt_without_a_folder_keeps_what_is_finished(data, monkeypatch):
     settings = {"projection": "mixed", "n_members": 4, "random_state": 0}
     whole = SLDE(slne(**EASY), **settings).fit(X, y)
     monkeypatch.setattr("nearkin.slde.learn_member", interrupted_at(4, learn_member))
-    with pytest.warns(
-        UserWarning, match="3 of 4 members are finished and kept; with cache_dir="
-    ) as w:
+    with pytest.warns(UserWarning, match="3 of 4 members are finished; with folder=") as w:
         cut = SLDE(slne(**EASY), joint_epochs=1, **settings).fit(X, y)
     assert cut.interrupted_
     assert not whole.interrupted_
@@ -332,7 +330,7 @@ def test_interrupt_keeps_whole_joint_updates(data, monkeypatch):
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system nobody may write")
 def test_read_only_disk(data):
     with pytest.raises(OSError, match="/proc/nearkin"):
-        SLDE(slne(**EASY), n_members=2, cache_dir="/proc/nearkin").fit(*data)
+        SLDE(slne(**EASY), n_members=2).fit(*data, folder="/proc/nearkin")
 
 
 def test_full_disk(data, tmp_path):
@@ -342,17 +340,17 @@ def test_full_disk(data, tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
     try:
         with pytest.raises(OSError, match="the disk is full"):
-            SLDE(slne(**EASY), n_members=2, cache_dir=tmp_path).fit(*data)
+            SLDE(slne(**EASY), n_members=2).fit(*data, folder=tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
-    assert not list(tmp_path.glob("*part*")) + list(tmp_path.glob("member-*"))
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["nearkin-folder.json"]
 
 
 def test_a_folder_that_is_a_file(data, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(FileExistsError):
-        SLDE(slne(**EASY), n_members=2, cache_dir=tmp_path / "file").fit(*data)
+        SLDE(slne(**EASY), n_members=2).fit(*data, folder=tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -15,13 +15,13 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AllPairs": "nearkin.learning.sampling",
-    "Checkpoint": "nearkin.io.checkpoint",
     "Constraint": "nearkin.learning.constraints",
     "Execution": "nearkin.learning.execution",
     "FourierFeatures": "nearkin.preprocessing",
     "Hardest": "nearkin.learning.sampling",
     "Preprocess": "nearkin.preprocessing",
     "RandomTarget": "nearkin.learning.sampling",
+    "RunFolder": "nearkin.io.run_folder",
     "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
     "SamplingRule": "nearkin.learning.sampling",
@@ -38,13 +38,13 @@ __all__ = [
     "SLDE",
     "SLNE",
     "AllPairs",
-    "Checkpoint",
     "Constraint",
     "Execution",
     "FourierFeatures",
     "Hardest",
     "Preprocess",
     "RandomTarget",
+    "RunFolder",
     "SamplingRule",
     "SoftVotingKNN",
     "Softmax",
@@ -58,8 +58,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from nearkin.classifier import SoftVotingKNN
-    from nearkin.io.checkpoint import Checkpoint
     from nearkin.io.models import load, save
+    from nearkin.io.run_folder import RunFolder
     from nearkin.learning.constraints import Constraint
     from nearkin.learning.execution import Execution
     from nearkin.learning.sampling import (

@@ -8,14 +8,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.io import models
-from nearkin.io.checkpoint import Checkpoint, as_checkpoint
 from nearkin.io.fingerprint import Digest
+from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.holdout import HoldOut, lists_of
 from nearkin.learning.incremental import concatenate_labels
 from nearkin.native import pairs
@@ -29,7 +29,6 @@ from nearkin.voting import votes
 from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
 from nearkin.voting.lists import as_voters, checked_lists, longest, padded
 from nearkin.voting.parts import (
-    apart,
     check_calibration,
     check_part,
     cut,
@@ -139,7 +138,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
         calibration: tuple[ArrayLike, ArrayLike] | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
     ) -> Self:
         """Keep the rows, learn the similarity and choose the vote.
 
@@ -153,30 +152,40 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         calibration : (rows, labels), optional
             Rows to choose the vote on, in place of a held-out tenth. Needed with ``vote="auto"``
             when the similarity is already fitted: rows it has seen would flatter it.
-        checkpoint : path or nearkin.Checkpoint, optional
-            Folder to keep the work in: preprocessed rows, neighbour lists, and the learner's own
-            checkpoints (its finished members, for an ensemble). If the process dies, the same fit
-            with the same folder goes on and ends with the same model; see `SLNE.fit`.
+        folder : path or nearkin.RunFolder, optional
+            Where to keep preprocessed rows, neighbour lists and the checkpoints of the learner
+            (its finished members, for an ensemble). If the process dies, the same fit with the
+            same folder resumes and ends with the same model; see `SLNE.fit`.
         """
         self._check_parameters()
         if calibration is not None:
             check_calibration(calibration)
         self.__dict__.pop("calibration_accuracy_", None)  # an earlier fit's
-        keep = as_checkpoint(checkpoint)
-        rng = check_random_state(keep.seed(self.random_state))
-        labels = self._keep(X, y, rng, keep)
+        with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
+            return self._fit(X, y, neighbors, calibration, claimed)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        neighbors: NeighborLists | None,
+        calibration: tuple[ArrayLike, ArrayLike] | None,
+        folder: RunFolder,
+    ) -> Self:
+        rng = check_random_state(folder.seed(self.random_state))
+        labels = self._keep(X, y, rng, folder)
         fitted = self.similarity is None or is_fitted(self.similarity)
         self.similarity_ = self.similarity if fitted else seeded(self.similarity, rng)
         lists = None if neighbors is None else checked_lists(neighbors, len(labels))
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
-            lists = self._find_lists(fitted, keep)
+            lists = self._find_lists(fitted, folder)
         # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
         own = lists if neighbors is not None else cut(lists, self.similarity_)
         if self.vote == "auto" and calibration is None:
-            self._calibrate_held_out(y, lists, own, fitted, rng, keep)
+            self._calibrate_held_out(y, lists, own, fitted, rng, folder)
             return self
         if not fitted:
-            learn(self.similarity_, self.database_, y, own, keep=keep)
+            learn(self.similarity_, self.database_, y, own, folder)
         self._measure_csls(lists)
         if calibration is not None and self.vote == "auto":
             self._calibrate_on(*calibration)
@@ -235,20 +244,20 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_part("similarity", self.similarity, "similarity", "a learner such as SLNE()")
         check_part("preprocess", self.preprocess, "transform", "a transformer such as Preprocess()")
 
-    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, keep: Checkpoint) -> NDArray[np.int32]:
+    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, folder: RunFolder) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
         check_label_count(X, y)
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self.preprocess_, self.database_ = prepared(self.preprocess, rows, rng, keep)
+        self.preprocess_, self.database_ = prepared(self.preprocess, rows, rng, folder)
         self._measure()
         self.labels_ = labels.astype(np.int32)
         self._cached_index = None
         if self.n_neighbors > len(labels):
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
-                stacklevel=3,
+                stacklevel=4,
             )
         return self.labels_
 
@@ -259,7 +268,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             lengths = np.einsum("nd,nd->n", self.database_, self.database_)
             self.scale_ = float(lengths.mean(dtype=np.float64))
 
-    def _find_lists(self, fitted: bool, keep: Checkpoint) -> NDArray[np.int32]:
+    def _find_lists(self, fitted: bool, folder: RunFolder) -> NDArray[np.int32]:
         """One search serves the learner and the vote."""
         n = len(self.labels_)
         learner = 0 if fitted else getattr(self.similarity, "n_neighbors", None) or 0
@@ -267,8 +276,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             check_number("similarity.n_neighbors", learner, 1, whole=True)
             learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
         k = min(max(self.n_neighbors, learner, CSLS_NEIGHBORS if self.csls else 0), n - 1)
-        made_from = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
-        return keep.lists(made_from, lambda: self._index.nearest(k)[1])
+        inputs = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
+        found = folder.part("neighbors", inputs, lambda: {"indices": self._index.nearest(k)[1]})
+        return found["indices"]
 
     @property
     def _accepted(self) -> dict[str, Any]:
@@ -314,7 +324,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         own: NeighborLists | None,
         fitted: bool,
         rng: Any,
-        keep: Checkpoint,
+        folder: RunFolder,
     ) -> None:
         if fitted and self.similarity is not None:
             raise ValueError(
@@ -329,7 +339,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if not holdout:  # too few rows to spare any
             self.vote_ = Vote("power")
             if not fitted:
-                learn(self.similarity_, self.database_, y, own, keep=keep)
+                learn(self.similarity_, self.database_, y, own, folder)
             self._measure_csls(lists)
             return
         if isinstance(lists, np.ndarray):  # nearest first; all neighbours of a graph vote
@@ -338,13 +348,14 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         unfitted = self.similarity_
         if not fitted:
             known = holdout.training_lists(own)
-            first = apart(unfitted), self.database_, y, known, holdout.held, keep.part("held-out")
-            self.similarity_ = learn(*first)
+            apart = folder.sub("held-out")
+            rows = self.database_
+            self.similarity_ = learn(clone(unfitted), rows, y, known, apart, holdout.held)
         self._measure_csls(lists)
         scores = self._scores(self.database_[holdout.held], holdout.voters)
         self.vote_, self.calibration_accuracy_ = holdout.choose_vote(scores, self.labels_)
         if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
-            self.similarity_ = learn(unfitted, self.database_, y, own, keep=keep)
+            self.similarity_ = learn(unfitted, self.database_, y, own, folder)
             self._measure_csls(lists)
 
     def _choose(self, scores: Array, labels: NDArray[Any], truth: NDArray[Any]) -> None:

@@ -1,12 +1,10 @@
 """SL-DE: an ensemble of similarities, learned in projections, in parallel (Section 3)."""
 
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -19,13 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from nearkin.ensemble.joint import JointMember, refine
-from nearkin.ensemble.members import (
-    Folder,
-    learn_member,
-    mean_squared_length,
-    project,
-    read_member,
-)
+from nearkin.ensemble.members import Members, learn_member, mean_squared_length
 from nearkin.ensemble.memory import ensemble_bytes
 from nearkin.ensemble.projections import (
     Fixed,
@@ -35,6 +27,7 @@ from nearkin.ensemble.projections import (
     make_projections,
 )
 from nearkin.io.fingerprint import Digest
+from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.memory import fit_bytes, listed
@@ -56,7 +49,7 @@ Array = NDArray[np.float32]
 
 HELD_OUT = 0.1
 # Parameters that members do not depend on.
-_NOT_FINGERPRINTED = ("n_jobs", "cache_dir", "joint_epochs", "learner", "random_state")
+_NOT_FINGERPRINTED = ("n_jobs", "joint_epochs", "learner", "random_state")
 
 
 class SLDE(NeighborhoodSimilarity, BaseEstimator):
@@ -87,9 +80,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     joint_epochs : int
         Rounds of coordinate descent after the members are learned: each in turn, the others
         fixed; a change is kept only if the objective falls.
-    cache_dir : path, optional
-        Folder for finished members, and for checkpoints of those being learned. A fit that died
-        resumes from it. On a cluster, a folder that all machines see.
     n_jobs : int, optional
         Workers on this machine.
     random_state : int, RandomState instance or None
@@ -112,7 +102,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         empty without `joint_epochs`.
     interrupted_ : bool
         Whether Ctrl-C ended the fit. The ensemble then consists of the members that were finished,
-        or holds the joint updates that were. With `cache_dir` the interrupt is passed on instead
+        or holds the joint updates that were. With a `folder` the interrupt is passed on instead
         while members are learned: the same fit, made again, goes on with those that are missing.
     scale_ : float
         Mean squared row length.
@@ -136,7 +126,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         own_neighbors: bool = False,
         weights: Literal["equal", "accuracy"] = "equal",
         joint_epochs: int = 0,
-        cache_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -147,7 +136,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         self.own_neighbors = own_neighbors
         self.weights = weights
         self.joint_epochs = joint_epochs
-        self.cache_dir = cache_dir
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -179,19 +167,44 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         """Whether every member, and so the sum, is positive semidefinite."""
         return bool(getattr(self._prototype, "psd", False))
 
-    def fit(self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        neighbors: NeighborLists | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
+    ) -> Self:
         """Learn the members and collapse them to `matrix_`.
 
-        `neighbors` takes ready-made lists, as in `SLNE.fit`; one graph, found in the original
-        space, serves every member.
+        Parameters
+        ----------
+        X : (n, D) array-like
+        y : (n,) array-like
+        neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
+            Ready-made lists, as in `SLNE.fit`; one graph, found in the original space, serves
+            every member.
+        folder : path or nearkin.RunFolder, optional
+            Where to keep finished members, and checkpoints of those being learned. A fit that
+            died resumes from it. On a cluster, a folder that all machines see.
         """
         self._check_parameters()
         memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
         self._check_memory(rows, neighbors)
+        with self._place(folder) as place, place.claim("SLDE.fit"):
+            return self._fit(rows, labels, neighbors, place)
+
+    def _fit(
+        self,
+        rows: Array,
+        labels: NDArray[np.int64],
+        neighbors: NeighborLists | None,
+        folder: RunFolder,
+    ) -> Self:
         k = self._near(len(rows), neighbors)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        random_state = folder.seed(self.random_state) if folder.durable else self.random_state
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         self.projections_, self.energies_ = make_projections(
             self.projection, rows, self.n_members, self.n_components, rng
         )
@@ -199,20 +212,19 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         self.joint_history_: list[dict[str, float]] = []
         learners = self._learners(rng, k)
         hoods, holdout = self._hoods(rows, labels, neighbors, rng, k)
-        with self._place() as place:
-            folder = self._folder(rows, labels, hoods, Path(place), learners)
-            self._learn(folder, rows, learners, (labels, hoods, holdout))
-            self._collect(folder)
+        inputs = self._inputs(rows, labels, hoods, learners) if folder.durable else {}
+        members = Members(folder, inputs, len(learners))
+        self._learn(members, rows, learners, (labels, hoods, holdout))
+        self._collect(members)
         if self.joint_epochs and not self.interrupted_:
-            self._refine(rows, hoods, learners)
+            self._refine(rows, hoods, learners, folder.durable)
         self._collapse(rows.shape[1])
         return self
 
-    def _place(self) -> AbstractContextManager[str | os.PathLike[str]]:
-        """Where members are kept: for good, or until they are gathered."""
-        if self.cache_dir:
-            return nullcontext(self.cache_dir)
-        return tempfile.TemporaryDirectory(prefix="nearkin-")
+    def _place(self, folder: Any) -> AbstractContextManager[RunFolder]:
+        """Where members are kept: for good, or until they are collected."""
+        given = as_run_folder(folder)
+        return nullcontext(given) if given.durable else RunFolder.temporary()
 
     @property
     def _local(self) -> bool:
@@ -324,17 +336,15 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             hoods = replace(hoods, cells=cells_of(rows))  # near in all dimensions, not a member's
         return hoods, holdout
 
-    def _folder(
-        self, rows: Array, labels: Any, hoods: Neighborhoods | None, path: Path, learners: Any
-    ) -> Folder:
-        folder = Folder(path, durable=bool(self.cache_dir))
-        if not folder.durable:
-            return folder
+    def _inputs(
+        self, rows: Array, labels: Any, hoods: Neighborhoods | None, learners: list[Any]
+    ) -> dict[str, Any]:
+        """What members are made from."""
         own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_FINGERPRINTED}
         if not isinstance(self.projection, str):
             own["projection"] = Digest(*(P.matrix() for P in self.projections_))
         graph = () if hoods is None else (*hoods.arrays, hoods.cells)
-        folder.claim(
+        return (
             own
             | {f"learner.{k}": v for k, v in self._learner_settings().items()}
             | {
@@ -345,7 +355,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 "neighbors": Digest(*(array for array in graph if array is not None)),
             }
         )
-        return folder
 
     def _learner_settings(self) -> dict[str, Any]:
         """Parameters of the learner that a member depends on."""
@@ -356,66 +365,64 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             k: v for k, v in learner.get_params().items() if k not in ("verbose", "random_state")
         }
 
-    def _learn(self, folder: Folder, rows: Array, learners: list[Any], shared: Any) -> None:
+    def _learn(self, members: Members, rows: Array, learners: list[Any], shared: Any) -> None:
         self.interrupted_ = False
-        missing = [n for n in range(len(learners)) if not folder.member(n).exists()]
+        missing = sorted(set(range(len(learners))) - set(members.finished()))
         if not missing:
-            folder.clear_shared()  # what a run that was killed at its end has left
+            members.clear_shared()  # left by a run that was killed at its end
             return
-        folder.write_shared(*shared)
+        members.write_shared(*shared)
+        durable, path = members.folder.durable, str(members.folder.path)
         try:
             # The only parallel call: joblib's back end decides where the members are learned.
             Parallel(n_jobs=self.n_jobs, verbose=self._execution.verbose)(
-                delayed(learn_member)(folder, n, learner)
-                for n, learner in self._tasks(folder, rows, missing, learners)
+                delayed(learn_member)(members, n, learner)
+                for n, learner in self._tasks(members, rows, missing, learners)
             )
         except KeyboardInterrupt:
-            done = len(self._finished(folder))
-            if self.cache_dir or not done:  # the finished ones stay there, the same fit goes on
+            done = len(members.finished())
+            if durable or not done:  # the finished ones stay there, the same fit goes on
                 raise
-            self._tell_of_interrupt(f"{done} of {len(learners)} members are finished and kept")
+            self._tell_of_interrupt(f"{done} of {len(learners)} members are finished", durable)
         except TerminatedWorkerError as error:
-            done = len(self._finished(folder))
             how = (
-                f"fit again with the same cache_dir={str(self.cache_dir)!r}: {done} of "
+                f"fit again with the same folder={path!r}: {len(members.finished())} of "
                 f"{len(learners)} members are kept and only the others are learned"
-                if self.cache_dir
-                else "give cache_dir= so that a fit can resume with the finished members"
+                if durable
+                else "give folder= so that a fit can resume with the finished members"
             )
             raise RuntimeError(
                 f"a worker process died (out of memory, or killed); {how}"
             ) from error
         finally:
-            folder.clear_shared()
+            members.clear_shared()
 
     def _tasks(
-        self, folder: Folder, rows: Array, missing: list[int], learners: list[Any]
+        self, members: Members, rows: Array, missing: list[int], learners: list[Any]
     ) -> Iterator[tuple[int, Any]]:
         """Project one member's rows at a time, just before a worker wants them."""
         for n in missing:
             with serial_blas():
                 P = self.projections_[n].matrix()
-                project(rows, P, folder.rows(n))
+                members.write_rows(n, rows, P)
             yield n, in_units_of(self.scale_, mean_squared_length(rows, P), learners[n])
 
-    def _finished(self, folder: Folder) -> list[int]:
-        return [n for n in range(len(self.projections_)) if folder.member(n).exists()]
-
-    def _tell_of_interrupt(self, what: str) -> None:
+    def _tell_of_interrupt(self, what: str, durable: bool) -> None:
         self.interrupted_ = True
-        how = "" if self.cache_dir else "; with cache_dir= the same fit could go on"
-        warnings.warn(f"interrupted: {what}{how}", stacklevel=4)
+        how = "" if durable else "; with folder= the same fit could resume"
+        warnings.warn(f"interrupted: {what}{how}", stacklevel=5)
 
-    def _collect(self, folder: Folder) -> None:
-        finished = self._finished(folder) if self.interrupted_ else range(len(self.projections_))
-        read = [read_member(folder, n) for n in finished]
-        self.projections_ = [self.projections_[n] for n in finished]
-        self.energies_ = [self.energies_[n] for n in finished if n < len(self.energies_)]
-        self.members_, accuracies, self.histories_ = (list(column) for column in zip(*read))
+    def _collect(self, members: Members) -> None:
+        read = {n: found for n in range(members.count) if (found := members.read(n)) is not None}
+        self.projections_ = [self.projections_[n] for n in read]
+        self.energies_ = [self.energies_[n] for n in read if n < len(self.energies_)]
+        self.members_, accuracies, self.histories_ = map(list, zip(*read.values()))
         mean = float(np.mean(accuracies))
         self.weights_ = [accuracy / mean for accuracy in accuracies]
 
-    def _refine(self, rows: Array, hoods: Neighborhoods | None, learners: list[Any]) -> None:
+    def _refine(
+        self, rows: Array, hoods: Neighborhoods | None, learners: list[Any], durable: bool
+    ) -> None:
         if hoods is None:
             raise ValueError("joint_epochs needs the shared graph: own_neighbors=False")
         ensemble = []
@@ -428,7 +435,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         try:
             refine(rows, hoods, ensemble, margin, self.joint_epochs, self.joint_history_)
         except KeyboardInterrupt:
-            self._tell_of_interrupt(f"{len(self.joint_history_)} joint updates are kept")
+            self._tell_of_interrupt(f"{len(self.joint_history_)} joint updates are kept", durable)
         self.members_ = [member.matrix for member in ensemble]
 
     def _collapse(self, D: int) -> None:

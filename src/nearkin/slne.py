@@ -14,15 +14,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from nearkin.io.checkpoint import Checkpoint, as_checkpoint
 from nearkin.io.fingerprint import Digest
+from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.constraints import Constraint
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.incremental import TrainingSet
 from nearkin.learning.memory import fit_bytes, listed
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule
-from nearkin.learning.state import Course, Journal
+from nearkin.learning.state import CheckpointWriter, TrainingState
 from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
 from nearkin.native.vectors import CACHE_BYTES
@@ -162,7 +162,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         X: ArrayLike,
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
     ) -> Self:
         """Learn `matrix_` from rows `X` with labels `y`.
 
@@ -174,24 +174,33 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         y : (n,) array-like
         neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
             Ready-made neighbour lists; found with `index` if left out.
-        checkpoint : path or nearkin.Checkpoint, optional
-            Folder to keep the work in, every five minutes. If the process dies, the same fit with
-            the same folder goes on and ends with the same matrix, to the last bit; other data or
-            settings are refused. More epochs may be asked for: the fit then goes on with them.
-            `callback` is not called again for epochs that are done. The folder is the user's to
-            remove.
+        folder : path or nearkin.RunFolder, optional
+            Where to write a checkpoint every five minutes. If the process dies, the same fit with
+            the same folder resumes and ends with the same matrix, to the last bit; other data or
+            settings are refused. `max_epochs` may be raised: the fit then goes on. `callback` is
+            not called again for epochs that are done. ``RunFolder(path).discard()`` removes it.
         """
         self._check_parameters()
         memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
         self._check_memory(rows, neighbors)
-        keep = as_checkpoint(checkpoint)
+        with as_run_folder(folder).claim("SLNE.fit") as claimed:
+            return self._fit(rows, labels, y, neighbors, claimed)
+
+    def _fit(
+        self,
+        rows: NDArray[np.float32],
+        labels: NDArray[Any],
+        y: ArrayLike,
+        neighbors: NeighborLists | None,
+        folder: RunFolder,
+    ) -> Self:
         all_rows = Digest(rows)
         if neighbors is None:
-            neighbors = self._find_neighbors(rows, keep, all_rows)
+            neighbors = self._find_neighbors(rows, folder, all_rows)
         self._cached_seen = TrainingSet(rows, np.asarray(y).ravel(), neighbors)
-        random_state = check_random_state(keep.seed(self.random_state))
+        random_state = check_random_state(folder.seed(self.random_state))
         seed = int(random_state.randint(np.iinfo(np.int32).max))
         holdout = self._hold_out(neighbors, labels, seed)
         hoods = neighborhoods(
@@ -200,20 +209,20 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             held=holdout.held if holdout else None,
             hub_limit=self._execution.hub_limit,
         )
-        self._report_skipped(hoods, holdout.held)
+        self._report_skipped(hoods, holdout.held, stacklevel=4)
         learner = self._trainer(rows, hoods, seed)
-        course = Course(self.history_)
+        state = TrainingState(self.history_)
 
         def judge() -> float | None:
             return holdout.accuracy(rows, labels, learner.matrix) if holdout else None
 
-        made_from = self._made_from(learner) | {"X": all_rows, "y": Digest(labels)}
-        journal = Journal(keep, made_from, learner, course)
-        journal.resume()
-        self._check_epochs(course, keep)
-        self.history_ = course.history
+        inputs = self._inputs(learner) | {"X": all_rows, "y": Digest(labels)}
+        checkpoints = CheckpointWriter(folder, inputs, learner, state)
+        checkpoints.resume()
+        self._check_epochs(state, folder)
+        self.history_ = state.history
         with serial_blas():
-            self._run(learner, judge, course, journal)
+            self._run(learner, judge, state, checkpoints)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -246,7 +255,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         seen = self._grown(rows, labels)
         codes = np.unique(seen.labels, return_inverse=True)[1]
         hoods = neighborhoods(seen.neighbors, codes, hub_limit=self._execution.hub_limit)
-        self._report_skipped(hoods, np.zeros(len(codes), bool))
+        self._report_skipped(hoods, np.zeros(len(codes), bool), stacklevel=3)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learner = self._trainer(seen.rows, hoods, seed, go_on=not first)
         learner.taken, learner.visits = learner.t0, seen.affected(len(rows))
@@ -290,8 +299,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             | {name: execution[name] for name in ("order", "quantize", "index", "hub_limit")}
         )
 
-    def _made_from(self, learner: Trainer) -> dict[str, Any]:
-        """What decides the course of a fit, beside X and y."""
+    def _inputs(self, learner: Trainer) -> dict[str, Any]:
+        """What determines the result of a fit, beside X and y."""
         hoods = learner.hoods
         return self.settings() | {
             "seed": learner.settings.seed,
@@ -302,12 +311,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             "neighbors": Digest(*(a for a in (*hoods.arrays, hoods.cells) if a is not None)),
         }
 
-    def _check_epochs(self, course: Course, keep: Checkpoint) -> None:
-        if course.done > self.max_epochs:
+    def _check_epochs(self, state: TrainingState, folder: RunFolder) -> None:
+        if state.done > self.max_epochs:
             raise ValueError(
-                f"max_epochs={self.max_epochs}, but checkpoint={str(keep.folder)!r} has "
-                f"{course.done} epochs behind it; raise max_epochs, or remove the folder to start "
-                "anew"
+                f"max_epochs={self.max_epochs}, but folder={str(folder.path)!r} holds a fit of "
+                f"{state.done} epochs; raise max_epochs, or give another folder"
             )
 
     def _check_parameters(self) -> None:
@@ -349,23 +357,23 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             del stages["graph"]
         advice = f"lower n_neighbors={k}"
         if "neighbours" in stages:
-            advice += (
-                ", find neighbours with nearkin.neighbors.nearest(out=…), which keeps them on disk"
-            )
+            advice += ", find neighbours with nearkin.neighbors.nearest(folder=…), kept on disk"
         memory.check(
             f"a fit on {n} rows of {D} columns", stages, f"{advice}, or learn an ensemble (SLDE)"
         )
 
     def _find_neighbors(
-        self, rows: NDArray[np.float32], keep: Checkpoint, all_rows: Digest
+        self, rows: NDArray[np.float32], folder: RunFolder, all_rows: Digest
     ) -> NDArray[np.int32]:
         k = clip_n_neighbors(self.n_neighbors, len(rows))
 
-        def search() -> NDArray[np.int32]:
-            return nearest(rows, k, index=self.index, verbose=self._execution.verbose)[1]
+        def search() -> dict[str, NDArray[Any]]:
+            return {
+                "indices": nearest(rows, k, index=self.index, verbose=self._execution.verbose)[1]
+            }
 
-        made_from = {"n_neighbors": k, "index": self.index, "X": all_rows}
-        return keep.lists(made_from, search)
+        inputs = {"n_neighbors": k, "index": self.index, "X": all_rows}
+        return folder.part("neighbors", inputs, search)["indices"]
 
     def _hold_out(self, neighbors: NeighborLists, labels: Any, seed: int) -> HoldOut:
         if not self.validation_fraction:
@@ -376,11 +384,13 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             warnings.warn(
                 f"validation_fraction={self.validation_fraction} of classes this small holds no "
                 "row out, so all epochs are run; raise it or give more rows a class",
-                stacklevel=3,
+                stacklevel=4,
             )
         return holdout
 
-    def _report_skipped(self, hoods: Neighborhoods, held: NDArray[np.bool_]) -> None:
+    def _report_skipped(
+        self, hoods: Neighborhoods, held: NDArray[np.bool_], stacklevel: int
+    ) -> None:
         unusable = ~hoods.usable & ~held & (hoods.degrees > 0)
         self.n_skipped_, self.n_hubs_ = int(unusable.sum()), hoods.n_hubs
         if not hoods.usable.any():
@@ -388,7 +398,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 "no row has both a target and an impostor among its neighbours, so nothing can "
                 "be learned and M stays as it is; raise n_neighbors",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
         if self._execution.verbose:
             print(
@@ -431,22 +441,22 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         self,
         learner: Trainer,
         judge: Callable[[], float | None],
-        course: Course,
-        journal: Journal,
+        state: TrainingState,
+        checkpoints: CheckpointWriter,
     ) -> None:
         self.interrupted_ = diverged = False
         self._show(learner)
         try:
-            while course.done < self.max_epochs and not course.stopped:
+            while state.done < self.max_epochs and not state.stopped:
                 record = self._epoch(learner)
-                diverged = diverged or self._warn_if_diverged(record, stacklevel=4)  # once a fit
+                diverged = diverged or self._warn_if_diverged(record, stacklevel=5)  # once a fit
                 self._show(learner)
                 accuracy = judge()
                 if accuracy is not None:
                     record["validation"] = accuracy
-                course.note(record, learner, self.tol)
-                course.stopped = self._tell(record) or course.stopped
-            journal.write()
+                state.update(record, learner, self.tol)
+                state.stopped = self._tell(record) or state.stopped
+            checkpoints.write()
         except KeyboardInterrupt:
             # Perhaps within a step: good enough to use, not to go on from, so it is not written.
             learner.project()
@@ -455,11 +465,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             warnings.warn(
                 f"interrupted in epoch {learner.epochs + 1}; what was learned so far is kept in "
                 "matrix_, and warm_start=True goes on from it",
-                stacklevel=3,
+                stacklevel=4,
             )
-        if course.best_matrix is not None:
-            self.t_ -= (learner.epochs - course.best_epochs) * learner.n_visits
-            self.matrix_, self.n_epochs_ = course.best_matrix, course.best_epochs
+        if state.best_matrix is not None:
+            self.t_ -= (learner.epochs - state.best_epochs) * learner.n_visits
+            self.matrix_, self.n_epochs_ = state.best_matrix, state.best_epochs
 
     def _show(self, learner: Trainer) -> None:
         self.matrix_, self.n_epochs_, self.t_ = learner.matrix, learner.epochs, learner.t0

@@ -29,5 +29,5 @@ def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     draw(folder / "stripes")
     draw(folder / "more", images=3, seed=1)
-    answer("run", folder / "stripes", "--out", folder / "run", "--words", 32)
+    answer("run", folder / "stripes", "--folder", folder / "run", "--words", 32)
     return folder

@@ -74,7 +74,7 @@ def test_every_command_on_the_same_files(pictures, tmp_path):
         (nearkin, ["search", model, pictures / "more", "--encoder", encoder, "--n", 2]),
         (nearkin, ["info", model]),
         (nearkin, ["plan", 1000, 10, 5]),
-        (script, ["run", features, "--out", tmp_path / "run", "--baselines", "none",
+        (script, ["run", features, "--folder", tmp_path / "run", "--baselines", "none",
                   "--epochs", 2]),
     ):  # fmt: skip
         result = call(*arguments, "--json")
@@ -98,7 +98,7 @@ def test_every_parameter_of_the_estimators_is_an_option():
     other = {"max_epochs": "epochs", "n_components": "components", "n_members": "members",
              "projection": "ensemble", "n_features": "fourier", "random_state": "seed",
              }  # fmt: skip
-    elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "cache_dir", "learner",
+    elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "learner",
                  "similarity", "preprocess", "execution", "constraint"}  # fmt: skip
     options = Settings().as_dict()
     for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,
@@ -214,9 +214,9 @@ def test_evaluate(files, tmp_path):
     assert sorted(path.name for path in plots.iterdir()) == ["calibration.png", "retrieval.png"]
 
 
-@pytest.mark.parametrize("name", ["n.npz", "near"])  # a file, or a folder that fills shard by shard
-def test_neighbors_then_train_an_ensemble(files, tmp_path, name):
-    made = answer("neighbors", files / "rows.npy", "--k", 30, "--recall", "--out", tmp_path / name)
+@pytest.mark.parametrize(("option", "name"), [("--out", "n.npz"), ("--folder", "near")])
+def test_neighbors_then_train_an_ensemble(files, tmp_path, option, name):
+    made = answer("neighbors", files / "rows.npy", "--k", 30, "--recall", option, tmp_path / name)
     assert made["recall"] == 1.0
     about = answer("info", tmp_path / name)
     assert (about["rows"], about["k"]) == (600, 30)
@@ -359,7 +359,7 @@ def test_a_person_at_a_terminal_sees_what_goes_on(pictures, tmp_path):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [NEARKIN, "run", pictures / "stripes", "--words", "16", "--epochs", "3", "--baselines",
-         "none", "--json", "--out", tmp_path],
+         "none", "--json", "--folder", tmp_path],
         stdout=subprocess.PIPE, stderr=theirs, text=True, env=QUIET | {"TERM": "xterm"},
     )  # fmt: skip
     os.close(theirs)

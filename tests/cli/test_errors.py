@@ -102,11 +102,11 @@ CASES = [
     (["info", "cut.digits.npz"], "cannot be used"),
     (["info", "more"], "not one of 'nearkin run'"),
     (["run", "nowhere"], "nowhere does not exist"),
-    (["run", "q.npy", "--out", "new-run"], "has no labels"),
-    (["run", "cut.digits.npz", "--out", "new-run"], "cannot be used"),
-    (["run", "digits.npz", "--out", "labels.txt"], "not a folder"),
-    (["run", "digits.npz", "--out", "run"], "belongs to a run on"),
-    (["run", "torn", "--out", "new-run", "--words", "8"], "could not be used"),
+    (["run", "q.npy", "--folder", "new-run"], "has no labels"),
+    (["run", "cut.digits.npz", "--folder", "new-run"], "cannot be used"),
+    (["run", "digits.npz", "--folder", "labels.txt"], "not a folder"),
+    (["run", "digits.npz", "--folder", "run"], "source is"),
+    (["run", "torn", "--folder", "new-run", "--words", "8"], "could not be used"),
     # Shapes and labels that do not fit.
     (["neighbors", "flat.npy", "--out", "n.npz"], "shape (64,)"),
     (["neighbors", "empty.npy", "--out", "n.npz"], "shape (0, 64)"),
@@ -149,15 +149,15 @@ CASES = [
     # Options that would do nothing.
     ([*TRAIN, "--members", "10"], "--members does nothing without --ensemble"),
     ([*TRAIN, "--dims", "5"], "--dims does nothing without --ensemble"),
-    ([*TRAIN, "--cache-dir", "kept"], "--ensemble"),
+    ([*TRAIN, "--folder", "more"], "files that are not nearkin's"),
     ([*TRAIN, "--tune-rows", "100"], "--tune-rows does nothing without --tune"),
     ([*TRAIN, "--bandwidth", "2"], "--bandwidth does nothing without --fourier"),
     ([*TRAIN, "--no-preprocess", "--whitening", "0.5"], "--whitening does nothing without"),
     ([*TRAIN, "--tune", "--ensemble", "pca"], "--tune chooses every setting, --ensemble names one"),
     ([*TRAIN, "--tune", "--sampling", "auto"], "--sampling names one"),
     ([*TRAIN, "--tune", "--neighbors", "lists.npz"], "--neighbors names some"),
-    (["run", "digits.npz", "--out", "new-run", "--members", "10"], "--members does nothing"),
-    (["run", "digits.npz", "--out", "new-run", "--tune", "--epochs", "3"], "--epochs names one"),
+    (["run", "digits.npz", "--folder", "new-run", "--members", "10"], "--members does nothing"),
+    (["run", "digits.npz", "--folder", "new-run", "--tune", "--epochs", "3"], "--epochs names one"),
     (["evaluate", "model.safetensors", "test.npz", "--baselines", "luck"], "'luck'"),
     (["classify", "model.safetensors", "q.npy", "--top", "11"], "--top 11"),
     (["classify", "model.safetensors", "q.npy", "--top", "0"], "--top 0"),
@@ -165,10 +165,10 @@ CASES = [
     (["plan", "10", "10", "10"], "k=10 must be smaller"),
     (["plan", "0", "10"], "rows=0"),
     (["plan", "100", "10", "5", "--members", "-3"], "members=-3"),
-    (["run", "digits.npz", "--out", "new-run", "--test-share", "1"], "test_share=1"),
-    (["run", "digits.npz", "--out", "new-run", "--test-share", "nan"], "test_share=nan"),
-    (["run", "digits.npz", "--out", "new-run", "--step-size", "nan"], "step_size=nan"),
-    (["run", "more", "--out", "new-run", "--words", "-4"], "n_words=-4"),
+    (["run", "digits.npz", "--folder", "new-run", "--test-share", "1"], "test_share=1"),
+    (["run", "digits.npz", "--folder", "new-run", "--test-share", "nan"], "test_share=nan"),
+    (["run", "digits.npz", "--folder", "new-run", "--step-size", "nan"], "step_size=nan"),
+    (["run", "more", "--folder", "new-run", "--words", "-4"], "n_words=-4"),
     (["train"], "Missing argument"),
     (["dance"], "No such command"),
     (["info", "q.npy", "--loudly"], "--loudly"),
@@ -180,7 +180,7 @@ def contents(folder):
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and path.name != "lock"
     }
 
 
@@ -203,10 +203,10 @@ def test_bad_input_is_one_clear_line(spoiled, arguments, message):
     after = contents(spoiled)
     made = {name for name in after if name not in before}
     # A run or an extraction that fails keeps the stages that it has finished.
-    kept = ("new-run/", "f.npy.journal", "f.npy.part", "f.encoder.safetensors")
+    kept = ("new-run/",)
     assert all(name.startswith(kept) for name in made), made
     assert {name: after[name] for name in before} == before
-    assert not any(".part." in name for name in made)  # nothing written aside is left
+    assert not any(".tmp." in name for name in made)  # nothing written aside is left
     shutil.rmtree(spoiled / "new-run", ignore_errors=True)
     for name in made:
         (spoiled / name).unlink(missing_ok=True)
@@ -216,16 +216,13 @@ def test_every_command_is_given_bad_input():
     assert {arguments[0] for arguments, _ in CASES} >= set(COMMANDS) - {"demo"}
 
 
-def test_features_of_another_encoder_are_not_written_over(spoiled, tmp_path):
-    out = tmp_path / "f.npy"
-    assert nearkin("features", spoiled / "more", "--words", 8, "--out", out).returncode == 0
-    before = contents(tmp_path)
-    result = nearkin("features", spoiled / "more", "--words", 9, "--out", out)
+@pytest.mark.parametrize("name", ["f.npy", "f.labels.txt", "f.paths.txt", "f.encoder.safetensors"])
+def test_features_replace_no_file(spoiled, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    result = nearkin("features", spoiled / "more", "--words", 8, "--out", tmp_path / "f.npy")
     assert result.returncode == 1
-    assert "another encoder" in result.stderr
-    assert contents(tmp_path) == before
-    assert nearkin("features", spoiled / "more", "--words", 8, "--out", out).returncode == 0
-    assert contents(tmp_path) == before
+    assert f"{name} would be replaced; delete or choose another --out" in result.stderr
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(files):
@@ -256,7 +253,8 @@ LIMITED = {
     "plots": (["evaluate", "model.safetensors", "test.npz", "--plots", "."], "retrieval.png"),
     "classify": (["classify", "model.safetensors", "rows.npy", "--top", "9", "--json", "--out",
                   "made.csv"], "made.csv"),
-    "run": (["run", "digits.npz", "--out", ".", "--baselines", "none"], "model.safetensors"),
+    "run": (["run", "digits.npz", "--folder", "made", "--baselines", "none"],
+            "made/model.safetensors"),
 }  # fmt: skip
 
 
@@ -284,7 +282,7 @@ def test_a_full_disk_leaves_nothing_behind(spoiled, tmp_path, name):
 
 
 def test_a_run_goes_on_once_there_is_room(spoiled, tmp_path):
-    command = ("run", spoiled / "digits.npz", "--out", tmp_path, "--baselines", "none")
+    command = ("run", spoiled / "digits.npz", "--folder", tmp_path, "--baselines", "none")
     assert nearkin(*command, limit=20_000).returncode == 1
     again = nearkin(*command, "--json")
     assert again.returncode == 0, again.stderr

@@ -10,7 +10,7 @@ from nearkin.cli.interrupts import GOES_ON
 
 EPOCH = ["nearkin.slne", "SLNE._epoch", 2]
 BEGINS_ANEW = "the same command begins anew"
-CHECKPOINT = f"{BEGINS_ANEW}, but with --checkpoint DIR it goes on where it was stopped"
+CHECKPOINT = f"{BEGINS_ANEW}, but with --folder DIR it goes on where it was stopped"
 
 
 def interrupted(*arguments, at, **how):
@@ -37,7 +37,7 @@ def test_a_training_interrupted_before_it_learned(files, tmp_path):
 
 def test_a_training_with_a_checkpoint_goes_on(files, tmp_path):
     out, kept = tmp_path / "m.safetensors", tmp_path / "kept"
-    command = ("train", files / "digits.npz", "--epochs", 3, "--tol", 0, "--checkpoint", kept,
+    command = ("train", files / "digits.npz", "--epochs", 3, "--tol", 0, "--folder", kept,
                "--checkpoint-minutes", 0, "--out", out)  # fmt: skip
     said = interrupted(*command, at=EPOCH)
     assert said == (f"interrupted; what was learned so far is in {out}; the same command goes on\n")
@@ -45,11 +45,13 @@ def test_a_training_with_a_checkpoint_goes_on(files, tmp_path):
     assert answer(*command)["n_epochs"] == 3
 
 
-def test_an_ensemble_with_a_cache_goes_on(files, tmp_path):
+def test_an_ensemble_with_a_folder_goes_on(files, tmp_path):
     command = ("train", files / "digits.npz", "--ensemble", "pca", "--members", 3, "--vote",
-               "power", "--epochs", 2, "--cache-dir", "cache", "--out", "m")  # fmt: skip
-    said = interrupted(*command, at=["nearkin.slde", "project", 3], cwd=tmp_path)
-    assert said == "interrupted; finished members are in cache; the same command goes on\n"
+               "power", "--epochs", 2, "--folder", "work", "--out", "m")  # fmt: skip
+    said = interrupted(
+        *command, at=["nearkin.ensemble.members", "Members.write_rows", 3], cwd=tmp_path
+    )
+    assert said == "interrupted; the same command goes on\n"
     assert answer(*command, cwd=tmp_path)["n_members"] == 3
 
 
@@ -62,14 +64,22 @@ def test_tuning_ends_at_once(files, tmp_path):
 
 def test_features_go_on(pictures, tmp_path):
     command = ("features", pictures / "stripes", "--words", 8, "--out", tmp_path / "f.npy")
-    said = interrupted(*command, at=["nearkin.images.store", "FeatureFile.record", 2])
+    at, work = ["nearkin.images.store", "Sink.write", 2], tmp_path / "work"
+    said = interrupted(*command, "--folder", work, at=at)
     assert said == f"interrupted; {GOES_ON}\n"
-    assert answer(*command)["rows"] == 48
+    assert answer(*command, "--folder", work)["rows"] == 48
+    assert not work.exists()
+    whole = command[:-1]
+    said = interrupted(*whole, tmp_path / "g.npy", at=at)
+    assert said.startswith("interrupted; nothing is written")
+    assert not list(tmp_path.glob("g.*"))
+    assert answer(*whole, tmp_path / "g.npy")["rows"] == 48
+    assert (tmp_path / "f.npy").read_bytes() == (tmp_path / "g.npy").read_bytes()
 
 
 def test_neighbors_go_on_in_a_folder(files, tmp_path):
     at = ["nearkin.neighbors.exact", "topk_by_products", 1]
-    said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near", at=at)
+    said = interrupted("neighbors", files / "rows.npy", "--folder", tmp_path / "near", at=at)
     assert said == f"interrupted; {GOES_ON}\n"
     said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near.npz", at=at)
     assert said.startswith("interrupted; nothing is written")

@@ -1,7 +1,6 @@
 """Whole runs: what is redone, what survives a kill, who may work in a folder."""
 
-import fcntl
-import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,9 +10,10 @@ import numpy as np
 import pytest
 
 from commands import NEARKIN, QUIET, answer, draw, leftovers, nearkin
-from nearkin import load
+from nearkin import RunFolder, load
 from nearkin.cli.interrupts import GOES_ON
 from nearkin.io import safetensors
+from nearkin.io.marker import NAME
 
 STAGES = ["split.npz", "preprocess.safetensors", "neighbors.npz", "model.safetensors",
           "evaluation.json", "baselines.json", "report.html"]  # fmt: skip
@@ -33,7 +33,7 @@ def same(one, two):
 
 def test_redoes_only_what_a_change_touches(files, tmp_path):
     def run(*arguments):
-        return answer("run", files / "digits.npz", "--out", tmp_path, *arguments)["done_now"]
+        return answer("run", files / "digits.npz", "--folder", tmp_path, *arguments)["done_now"]
 
     assert run(*QUICK) == STAGES
     assert run(*QUICK) == []
@@ -45,35 +45,58 @@ def test_redoes_only_what_a_change_touches(files, tmp_path):
     whole = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(whole[:-100])  # somebody cut it short
     assert run("--epochs", 3, "--baselines", "retrieval", "--n-neighbors", 20) == STAGES[3:4]
+    assert (tmp_path / "model.safetensors.changed").read_bytes() == whole[:-100]
     assert load(tmp_path / "model.safetensors").similarity_.n_neighbors == 20
 
 
 def test_a_folder_belongs_to_one_source(files, pictures, tmp_path):
     shutil.copytree(pictures / "run", tmp_path / "run")
-    refused = nearkin("run", files / "digits.npz", "--out", "run", cwd=tmp_path)
+    refused = nearkin("run", files / "digits.npz", "--folder", "run", cwd=tmp_path)
     assert refused.returncode == 1
-    assert refused.stderr == (
-        f"error: --out run belongs to a run on {(pictures / 'stripes').resolve()}; give another "
-        "--out, or remove the folder\n"
-    )
+    there, here = (pictures / "stripes").resolve(), (files / "digits.npz").resolve()
+    assert f"settings: source is '{there}' there and '{here}' here. Nothing in" in refused.stderr
     one = pictures / "more" / "lying" / "00.png"
     assert answer("classify", tmp_path / "run", one)["rows"][0]["labels"] == ["lying"]
     assert answer("info", tmp_path / "run")["source"] == str((pictures / "stripes").resolve())
 
 
 def test_a_source_may_be_named_in_other_ways(files, tmp_path):
-    assert answer("run", "digits.npz", "--out", tmp_path, *QUICK, cwd=files)["done_now"] == STAGES
-    assert answer("run", files / "digits.npz", "--out", tmp_path, *QUICK)["done_now"] == []
-    record = json.loads((tmp_path / "stages.json").read_text())
-    del record["source"]  # as written by earlier versions
-    (tmp_path / "stages.json").write_text(json.dumps(record))
-    assert answer("run", files / "digits.npz", "--out", tmp_path, *QUICK)["done_now"] == []
-    assert "source" in json.loads((tmp_path / "stages.json").read_text())
+    assert (
+        answer("run", "digits.npz", "--folder", tmp_path, *QUICK, cwd=files)["done_now"] == STAGES
+    )
+    assert answer("run", files / "digits.npz", "--folder", tmp_path, *QUICK)["done_now"] == []
+
+
+def test_a_source_that_was_replaced_is_noticed(files, tmp_path):
+    """Even if the new file has the size and the time of the old one."""
+    source, folder = tmp_path / "digits.npz", tmp_path / "run"
+    with np.load(files / "digits.npz") as digits:
+        X, y = digits["X"], digits["y"]
+    np.savez(source, X=X, y=y)
+    before = source.stat()
+    answer("run", source, "--folder", folder, *QUICK)
+    np.savez(source, X=X[::-1], y=y[::-1])
+    assert source.stat().st_size == before.st_size
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert answer("run", source, "--folder", folder, *QUICK)["done_now"] == STAGES
+
+
+def test_a_folder_with_other_files_is_refused(files, tmp_path):
+    (tmp_path / "learning").mkdir()
+    others = {"report.html": "mine", ".my.partners.db": "mine", "learning/notes.txt": "mine"}
+    for name, text in others.items():
+        (tmp_path / name).write_text(text)
+    result = nearkin("run", files / "digits.npz", "--folder", tmp_path, *QUICK)
+    assert result.returncode == 1
+    assert "holds files that are not nearkin's" in result.stderr
+    found = {p.relative_to(tmp_path).as_posix(): p.read_text()
+             for p in tmp_path.rglob("*") if p.is_file()}  # fmt: skip
+    assert found == others
 
 
 def test_a_source_that_gave_nothing_leaves_the_folder_free(files, tmp_path):
-    assert nearkin("run", files / "q.npy", "--out", tmp_path).returncode == 1
-    assert answer("run", files / "digits.npz", "--out", tmp_path, *QUICK)["done_now"] == STAGES
+    assert nearkin("run", files / "q.npy", "--folder", tmp_path).returncode == 1
+    assert answer("run", files / "digits.npz", "--folder", tmp_path, *QUICK)["done_now"] == STAGES
 
 
 def test_without_out_each_source_has_a_folder(files, tmp_path):
@@ -87,11 +110,11 @@ def test_without_out_each_source_has_a_folder(files, tmp_path):
 def test_killed_anywhere_a_run_ends_the_same(tmp_path):
     draw(tmp_path / "stripes")
     command = ("run", tmp_path / "stripes", "--words", 32, *QUICK)
-    answer(*command, "--out", tmp_path / "whole")
+    answer(*command, "--folder", tmp_path / "whole")
     places = [
         ("nearkin.images.codebook", "Codebook.fit", 1),
-        ("nearkin.images.store", "FeatureFile.record", 2),  # one chunk of three is noted
-        ("nearkin.images.store", "FeatureFile.finish", 1),
+        ("nearkin.images.store", "Sink.write", 2),  # one chunk of three is written
+        ("nearkin.images.store", "FolderStore.finish", 1),
         ("nearkin.app.pipeline", "_split", 1),  # between two stages
         ("nearkin.neighbors.search", "row_neighbors", 1),
         ("nearkin.slne", "SLNE._epoch", 3),
@@ -101,10 +124,10 @@ def test_killed_anywhere_a_run_ends_the_same(tmp_path):
     ]
     cut = tmp_path / "cut"
     for place in places:
-        ended = nearkin(*command, "--out", cut, place=[signal.SIGKILL, *place])
+        ended = nearkin(*command, "--folder", cut, place=[signal.SIGKILL, *place])
         assert ended.returncode == -signal.SIGKILL, (place, ended.stderr)
         assert not (cut / "report.html").exists()
-    result = answer(*command, "--out", cut)
+    result = answer(*command, "--folder", cut)
     assert result["done_now"] == ["report.html"]
     same(tmp_path / "whole", cut)
     assert not leftovers(cut)
@@ -112,35 +135,36 @@ def test_killed_anywhere_a_run_ends_the_same(tmp_path):
 
 def test_killed_from_outside_while_features_are_made(tmp_path):
     draw(tmp_path / "stripes", images=32)
-    command = [NEARKIN, "run", tmp_path / "stripes", "--words", "32", *QUICK, "--out"]
+    command = [NEARKIN, "run", tmp_path / "stripes", "--words", "32", *QUICK, "--folder"]
     process = subprocess.Popen(
         [*command, tmp_path / "cut"], env=QUIET, stdout=subprocess.DEVNULL, text=True
     )
-    journal = tmp_path / "cut" / "features.npy.journal"
-    while process.poll() is None and not (journal.exists() and "rows" in journal.read_text()):
+
+    def chunks():
+        return {p: p.stat().st_ino for p in (tmp_path / "cut").glob("*chunk-*")}
+
+    while process.poll() is None and not chunks():
         time.sleep(0.005)
     process.kill()
     assert process.wait(timeout=20) == -signal.SIGKILL
-    done = journal.read_text().count('"rows"')
-    assert 1 <= done <= 6
-    same_file = journal.stat().st_ino
+    assert 1 <= len(chunks()) <= 6
     assert not (tmp_path / "cut" / "split.npz").exists()
     answer(*command[1:], tmp_path / "cut")
-    assert journal.stat().st_ino == same_file  # gone on with, not begun again
-    assert journal.read_text().count('"rows"') == 6
+    assert not chunks()
     answer(*command[1:], tmp_path / "whole")
     same(tmp_path / "whole", tmp_path / "cut")
 
 
 def test_members_of_an_ensemble_survive_a_kill(files, tmp_path):
     command = ("run", files / "digits.npz", "--ensemble", "pca", "--members", 3, "--vote", "power",
-               *QUICK, "--out", tmp_path)  # fmt: skip
-    ended = nearkin(*command, place=[signal.SIGKILL, "nearkin.slde", "project", 3])
+               *QUICK, "--folder", tmp_path)  # fmt: skip
+    place = [signal.SIGKILL, "nearkin.ensemble.members", "Members.write_rows", 3]
+    ended = nearkin(*command, place=place)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    kept = sorted(path.name for path in (tmp_path / "learning").rglob("member-*"))
-    assert kept == ["member-0000.safetensors", "member-0001.safetensors"]
+    kept = sorted(path.name for path in tmp_path.glob("*member-*"))
+    assert kept == [f"learning.learner.member-000{n}.safetensors" for n in range(2)]
     assert answer(*command)["done_now"] == STAGES[3:]
-    assert not (tmp_path / "learning").exists()
+    assert not list(tmp_path.glob("learning*"))
 
 
 def test_a_polite_kill_leaves_nothing_behind(files, tmp_path):
@@ -156,7 +180,7 @@ def test_a_polite_kill_leaves_nothing_behind(files, tmp_path):
 
 
 def test_an_interrupted_training_is_not_taken_for_a_finished_one(files, tmp_path):
-    command = ("run", files / "digits.npz", "--out", tmp_path, *QUICK)
+    command = ("run", files / "digits.npz", "--folder", tmp_path, *QUICK)
     ended = nearkin(*command, place=[signal.SIGINT, "nearkin.slne", "SLNE._epoch", 2])
     assert ended.returncode == 130
     assert ended.stderr == f"interrupted; {GOES_ON}\n"
@@ -165,20 +189,18 @@ def test_an_interrupted_training_is_not_taken_for_a_finished_one(files, tmp_path
 
 
 def test_two_processes_in_one_folder(files, tmp_path):
-    with open(tmp_path / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        result = nearkin("run", files / "digits.npz", "--out", tmp_path)
+    with RunFolder(tmp_path).claim("nearkin run"):
+        result = nearkin("run", files / "digits.npz", "--folder", tmp_path)
     assert result.returncode == 1
-    assert "another process is at work" in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    assert "is in use by another process" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".nearkin-tmp", NAME]
 
 
 @pytest.mark.parametrize("spoiled", ["", "{", "[]", '{"split.npz": 3}'])
-def test_a_spoiled_record_is_no_obstacle(tmp_path, spoiled):
-    from nearkin.app.stages import RECORD, Stages
-
-    (tmp_path / RECORD).write_text(spoiled)
-    stages = Stages(tmp_path)
-    stages.get("split.npz", lambda path: path.write_text("x"))
-    assert stages.made == ["split.npz"]
-    assert json.loads((tmp_path / RECORD).read_text())["split.npz"]["bytes"] == 1
+def test_a_damaged_marker_is_named(files, tmp_path, spoiled):
+    (tmp_path / NAME).write_text(spoiled)
+    for command in (["run", files / "digits.npz", "--folder", tmp_path], ["info", tmp_path]):
+        result = nearkin(*command)
+        assert result.returncode == 1
+        assert f"{NAME} in folder='{tmp_path}' is damaged" in result.stderr
+        assert "fault of nearkin" not in result.stderr

@@ -87,7 +87,7 @@ def test_equal_to_the_local_result_and_survives_a_killed_worker(cluster, tmp_pat
         f"os.kill({workers[0].pid}, {int(signal.SIGKILL)})",
     ])  # fmt: skip
     with connected(address):
-        survived = SLDE(slow, cache_dir=tmp_path, **settings).fit(X, y)
+        survived = SLDE(slow, **settings).fit(X, y, folder=tmp_path)
     assert killer.wait(timeout=30) == 0
     assert workers[0].wait(timeout=10) == -signal.SIGKILL
     np.testing.assert_array_equal(expected.matrix_, survived.matrix_)

@@ -62,8 +62,9 @@ def answer(*arguments, **options):
 
 
 def leftovers(folder):
-    """Files that a command wrote aside and left."""
-    return [str(path) for path in Path(folder).rglob("*") if "part" in path.name]
+    """Temporaries that a command has left."""
+    marks = (".part", ".tmp", "scratch-")
+    return [str(p) for p in Path(folder).rglob("*") if any(mark in p.name for mark in marks)]
 
 
 def draw(folder, images=16, seed=0):

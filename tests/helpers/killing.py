@@ -1,4 +1,4 @@
-"""Trains through the command line and kills it again and again; run by test_checkpoint.py.
+"""Trains through the command line and kills it again and again; run by test_resume.py.
 
 One process imports and compiles everything and forks a child for each run, so that a run costs
 what it computes. A child dies by SIGKILL: of its own hand at a chosen call, or of its parent's at
@@ -11,7 +11,6 @@ import signal
 import sys
 import time
 import traceback
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +18,7 @@ import numpy as np
 import nearkin.classifier  # noqa: F401 - so that no child has to
 from nearkin import SLNE, Constraint, slne
 from nearkin.cli.app import app
-from nearkin.ensemble import members
 from nearkin.io import atomic, models, safetensors
-from nearkin.io.checkpoint import Checkpoint
 from nearkin.learning.trainer import Trainer
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.threads import limited
@@ -35,10 +32,10 @@ PLACES = {
     "epoch": (Trainer, "take"),
     "projection": (Trainer, "project"),
     "bytes": (safetensors, "_write_array"),
-    "flush": (atomic.os, "fsync"),
-    "rename": (atomic.os, "replace"),
+    "flush": (os, "fsync"),
+    "rename": (os, "replace"),
     "saving": (models, "save"),
-    "removal": (atomic.os, "rename"),
+    "removal": (os, "rmdir"),
 }
 
 
@@ -99,7 +96,7 @@ def run(arguments, log, place=None, nth=1, when="before", seconds=None):
 def everything_is_whole(folder):
     """Read every file that does not say that it is a part."""
     for path in Path(folder).rglob("*"):
-        if path.is_file() and not any(atomic.is_aside(p) for p in [path, *path.parents]):
+        if path.is_file() and not atomic.is_temporary(path.name):
             if path.suffix == ".safetensors":
                 for array in safetensors.read(path)[0].values():
                     array.sum()
@@ -139,7 +136,7 @@ def campaign(folder, data, options, rng):
     began = time.monotonic()
     assert not run(whole, folder / "whole.log")
     took = time.monotonic() - began
-    cut = [*train, "--out", str(out), "--checkpoint", str(kept), "--checkpoint-minutes", "0"]
+    cut = [*train, "--out", str(out), "--folder", str(kept), "--checkpoint-minutes", "0"]
     died = {}
 
     def attempt(stage, place=None, nth=1, when="before", seconds=None):
@@ -166,7 +163,8 @@ def same(folder):
 
 def leftovers(folder):
     known = {"log", "whole.log", "whole.safetensors", "cut.safetensors"}
-    return sorted(p.name for p in folder.iterdir() if p.name not in known)
+    names = [p.name for p in folder.iterdir() if not atomic.is_temporary(p.name)]
+    return sorted(set(names) - known)
 
 
 def main(folder, seed):
@@ -180,7 +178,6 @@ def main(folder, seed):
             X, y, neighbors=lists
         )
         pair_squared_distances(X, X, lists)
-    members.Checkpoint = partial(Checkpoint, minutes=0)
     common = ["--n-neighbors", "10", "--epochs", "3"]
     settings = {
         "exact": ["--psd", "--normalize"],

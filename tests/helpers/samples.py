@@ -1,4 +1,6 @@
-"""Made-up rows for the tests."""
+"""Made-up rows for the tests, and where to write them."""
+
+import os
 
 import numpy as np
 
@@ -14,6 +16,11 @@ def blobs(n=300, dims=12, classes=4, spread=0.6, seed=0):
     X = centres[y] + spread * rng.normal(size=(n, dims)) * np.linspace(3, 0.3, dims)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     return X.astype(np.float32), y
+
+
+def in_memory():
+    """A folder in memory; None where the system has none."""
+    return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
 GROUPS = {

@@ -40,10 +40,9 @@ def files(folder, sizes):
     return paths
 
 
-def run(toy, paths, out=None, dtype="float32", n_jobs=1, on_error="raise", settings=None):
-    return extract(
-        toy, paths, settings or {}, (4, 3), out=out, dtype=dtype, n_jobs=n_jobs, on_error=on_error
-    )
+def run(toy, paths, folder=None, out=None, settings=None, **options):
+    usual = {"dtype": "float32", "n_jobs": 1, "on_error": "raise"}
+    return extract(toy, paths, settings or {}, (4, 3), out=out, folder=folder, **usual | options)
 
 
 @pytest.fixture
@@ -52,26 +51,26 @@ def toy(tmp_path):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("to_file", [False, True])
-def test_rows_are_in_order(tmp_path, toy, n_jobs, to_file):
+@pytest.mark.parametrize("where", [{}, {"out": "f.npy"}, {"folder": "work"}])
+def test_rows_are_in_order(tmp_path, toy, n_jobs, where):
     paths = files(tmp_path, range(1, 12))
-    out = tmp_path / "f.npy" if to_file else None
-    features, failed = run(toy, paths, out, n_jobs=n_jobs)
+    place = {option: tmp_path / name for option, name in where.items()}
+    features, failed = run(toy, paths, n_jobs=n_jobs, **place)
     assert failed == []
     assert features[:, 2].tolist() == [3 * size for size in range(1, 12)]
-    assert isinstance(features, np.memmap) == to_file
+    assert isinstance(features, np.memmap) == bool(where)
 
 
 def test_half_precision(tmp_path, toy):
     paths = files(tmp_path, [3, 5])
     assert run(toy, paths, dtype="float16")[0].dtype == np.float16
-    assert run(toy, paths, tmp_path / "f.npy", dtype="float16")[0].dtype == np.float16
+    assert run(toy, paths, out=tmp_path / "f.npy", dtype="float16")[0].dtype == np.float16
 
 
 def test_done_is_not_done_again(tmp_path, toy):
     paths = files(tmp_path, range(1, 8))
-    run(toy, paths, tmp_path / "f.npy")
-    again, _ = run(toy, paths, tmp_path / "f.npy")
+    run(toy, paths, tmp_path / "work")
+    again, _ = run(toy, paths, tmp_path / "work")
     assert len(toy.asked()) == 7
     assert again[:, 0].tolist() == list(range(1, 8))
 
@@ -80,7 +79,7 @@ def test_done_is_not_done_again(tmp_path, toy):
 def test_bad_files_raise_at_the_end(tmp_path, toy, to_file):
     paths = files(tmp_path, [5, 0, 5, 5, 5, 0])
     with pytest.raises(UnreadableImages, match="2 of 6 images could not be used") as caught:
-        run(toy, paths, tmp_path / "f.npy" if to_file else None)
+        run(toy, paths, out=tmp_path / "f.npy" if to_file else None)
     assert caught.value.failed == [(paths[1], "empty"), (paths[5], "empty")]
     assert f"{paths[5]}: empty" in str(caught.value)
     assert len(toy.asked()) == 6
@@ -90,10 +89,10 @@ def test_bad_files_raise_at_the_end(tmp_path, toy, to_file):
 def test_mended_files_are_all_that_is_done_next(tmp_path, toy):
     paths = files(tmp_path, [5, 5, 5, 5, 5, 0, 5, 5, 5])
     with pytest.raises(UnreadableImages, match="the other rows are kept"):
-        run(toy, paths, tmp_path / "f.npy")
+        run(toy, paths, tmp_path / "work")
     Path(paths[5]).write_bytes(b"mended")
     toy.log.unlink()
-    features, _ = run(toy, paths, tmp_path / "f.npy")
+    features, _ = run(toy, paths, tmp_path / "work")
     assert toy.asked() == ["04.bin", "05.bin", "06.bin", "07.bin"]  # its chunk
     assert features[:, 0].tolist() == [5, 5, 5, 5, 5, 6, 5, 5, 5]
 
@@ -101,13 +100,13 @@ def test_mended_files_are_all_that_is_done_next(tmp_path, toy):
 def test_skipped_files_leave_zeros_and_can_be_mended_later(tmp_path, toy):
     paths = files(tmp_path, [5, 0, 5])
     with pytest.warns(UserWarning, match="1 of 3 images could not be used and have rows of zeros"):
-        features, failed = run(toy, paths, tmp_path / "f.npy", on_error="skip")
+        features, failed = run(toy, paths, tmp_path / "work", on_error="skip")
     assert features[:, 0].tolist() == [5, 0, 5]
     assert failed == [(paths[1], "empty")]
     with pytest.raises(UnreadableImages):
-        run(toy, paths, tmp_path / "f.npy")
+        run(toy, paths, tmp_path / "work")
     Path(paths[1]).write_bytes(b"ok")
-    assert run(toy, paths, tmp_path / "f.npy")[0][:, 0].tolist() == [5, 2, 5]
+    assert run(toy, paths, tmp_path / "work")[0][:, 0].tolist() == [5, 2, 5]
 
 
 def test_long_lists_are_cut_in_the_message_only(tmp_path, toy):
@@ -118,19 +117,23 @@ def test_long_lists_are_cut_in_the_message_only(tmp_path, toy):
 
 def test_other_images_or_settings_are_refused(tmp_path, toy):
     paths = files(tmp_path, [1, 2, 3])
-    run(toy, paths, tmp_path / "f.npy", settings={"words": 8})
-    with pytest.raises(FileExistsError, match="words: 8 then, 9 now"):
-        run(toy, paths, tmp_path / "f.npy", settings={"words": 9})
-    with pytest.raises(FileExistsError, match="other images"):
-        run(toy, paths[::-1], tmp_path / "f.npy", settings={"words": 8})
+    run(toy, paths, tmp_path / "work", settings={"words": 8})
+    with pytest.raises(ValueError, match="words is 8 there and 9 here"):
+        run(toy, paths, tmp_path / "work", settings={"words": 9})
+    with pytest.raises(ValueError, match="images differs"):
+        run(toy, paths[::-1], tmp_path / "work", settings={"words": 8})
 
 
 def test_fingerprint_is_of_absolute_paths_and_of_bytes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert fingerprint(["a"]) == fingerprint([tmp_path / "a"])
-    assert fingerprint(["a", "b"]) != fingerprint(["b", "a"]) != fingerprint(["ab"])
-    assert fingerprint([b"a"]) != fingerprint([b"b"])
-    assert fingerprint(["\udcff"])
+
+    def print_of(*sources):
+        return str(fingerprint(sources))
+
+    assert print_of("a") == print_of(tmp_path / "a")
+    assert print_of("a", "b") != print_of("b", "a") != print_of("ab")
+    assert print_of(b"a") != print_of(b"b")
+    assert print_of("\udcff")
 
 
 SCRIPT = """
@@ -140,7 +143,7 @@ sys.path.insert(0, sys.argv[1])
 from test_extraction import Toy, run
 folder, n_jobs = Path(sys.argv[2]), int(sys.argv[3])
 paths = sorted(str(path) for path in folder.glob("*.bin"))
-run(Toy(folder / "log", delay=0.15), paths, folder / "f.npy", n_jobs=n_jobs)
+run(Toy(folder / "log", delay=0.15), paths, folder / "work", n_jobs=n_jobs)
 """
 
 
@@ -151,18 +154,15 @@ def test_killed_and_resumed(tmp_path, n_jobs):
     process = subprocess.Popen(
         [*command, str(tmp_path), str(n_jobs)], start_new_session=True, stderr=subprocess.DEVNULL
     )
-    journal = tmp_path / "f.npy.journal"
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if journal.exists() and journal.read_text().count("rows") >= 3:
-            break
+    while time.monotonic() < deadline and len(list(tmp_path.glob("work/chunk-*"))) < 3:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    done = journal.read_text().count("rows")
+    done = len(list(tmp_path.glob("work/chunk-*")))
     assert 3 <= done < 10
     toy = Toy(tmp_path / "log after")
-    features, _ = run(toy, paths, tmp_path / "f.npy")
+    features, _ = run(toy, paths, tmp_path / "work")
     assert len(toy.asked()) == 40 - 4 * done
     assert features[:, 1].tolist() == [2 * size for size in range(1, 41)]
 

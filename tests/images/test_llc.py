@@ -106,10 +106,10 @@ def test_fit_passes_over_bad_images_with_a_warning(folder, tmp_path):
 
 
 def test_the_codebook_is_part_of_the_settings(folder, fitted, tmp_path):
-    fitted.transform(folder, out=tmp_path / "f.npy")
+    fitted.transform(folder, folder=tmp_path / "work")
     other = LLC(**SMALL, random_state=1).fit(folder)
-    with pytest.raises(FileExistsError, match="other words"):
-        other.transform(folder, out=tmp_path / "f.npy")
+    with pytest.raises(ValueError, match="words differs"):
+        other.transform(folder, folder=tmp_path / "work")
 
 
 def test_is_a_transformer(folder, fitted):

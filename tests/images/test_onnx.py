@@ -152,12 +152,12 @@ def test_output_that_is_not_finite_is_a_failure(tmp_path, images):
 
 def test_another_network_is_another_setting(tmp_path, images):
     model = tmp_path / "m.onnx"
-    OnnxEncoder(network(model), "features").transform(images, out=tmp_path / "e.npy")
-    with pytest.raises(FileExistsError, match=r"crop: 0\.875 then, 1\.0 now"):
-        OnnxEncoder(model, "features", crop=1.0).transform(images, out=tmp_path / "e.npy")
+    OnnxEncoder(network(model), "features").transform(images, folder=tmp_path / "work")
+    with pytest.raises(ValueError, match=r"crop is 0\.875 there and 1\.0 here"):
+        OnnxEncoder(model, "features", crop=1.0).transform(images, folder=tmp_path / "work")
     network(model, ("m", 3, 32, 32))
-    with pytest.raises(FileExistsError, match="other model"):
-        OnnxEncoder(model, "features").transform(images, out=tmp_path / "e.npy")
+    with pytest.raises(ValueError, match="model differs"):
+        OnnxEncoder(model, "features").transform(images, folder=tmp_path / "work")
 
 
 def test_one_row_for_the_whole_batch_is_refused(tmp_path, images):

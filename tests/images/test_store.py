@@ -1,130 +1,129 @@
-"""The feature file and its journal."""
-
-import json
+"""Where rows of features go."""
 
 import numpy as np
 import pytest
 
+from nearkin import RunFolder
 from nearkin.images import store
-from nearkin.images.store import FeatureArray, FeatureFile, write_rows
+from nearkin.images.store import opened
 
 SETTINGS = {"encoder": "toy", "sizes": (1, 2)}
-ONES = np.ones((2, 3), dtype=np.float32)
 
 
-def opened(folder, settings=SETTINGS, shape=(5, 3), dtype="float32"):
-    return FeatureFile(folder / "f.npy", shape, dtype, settings)
+def make(folder=None, out=None, todo=range(0, 6, 2), settings=SETTINGS, shape=(5, 3), fail=()):
+    """Write chunks of two rows, each filled with its number; return the rows and what was done."""
+    place = RunFolder.nowhere() if folder is None else RunFolder(folder)
+    with opened(out, place, shape, "float32", 2, settings) as target:
+        before, failures = target.done.copy(), {}
+        for start in todo:
+            if not target.done[start : start + 2].all():
+                stop = min(start + 2, shape[0])
+                values = np.repeat(np.arange(start, stop, dtype=np.float32), 3).reshape(-1, 3)
+                failed = {row: "torn" for row in fail if start <= row < stop}
+                failures |= failed
+                if target.sink is not None:
+                    target.sink.write(start, values, failed)
+                target.record(start, stop, None if target.sink else values)
+        if len(todo) < 3:
+            raise KeyboardInterrupt
+        target.finish(failures)
+    return target.rows, before.tolist()
 
 
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
+def test_everywhere_the_same(tmp_path):
+    expected = np.repeat(np.arange(5.0), 3).reshape(5, 3)
+    for place in ({}, {"out": tmp_path / "f.npy"}, {"folder": tmp_path / "run"}):
+        rows, before = make(**place)
+        np.testing.assert_array_equal(rows, expected)
+        assert not any(before)
+        assert isinstance(rows, np.memmap) == bool(place)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {".nearkin-tmp", "nearkin-folder.json", "features.npy", "complete.safetensors"}
+    assert [path.name for path in (tmp_path / "run" / ".nearkin-tmp").iterdir()] == ["lock"]
 
 
-def test_from_part_to_whole(tmp_path):
-    file = opened(tmp_path)
-    assert names(tmp_path) == ["f.npy.journal", "f.npy.part"]
-    for start, stop in ((2, 4), (4, 5), (0, 2)):
-        write_rows(file.path, start, ONES[: stop - start] * (start + 1))
-        file.record(start, stop, {})
-    assert file.done.all()
-    rows = file.finish()
-    assert names(tmp_path) == ["f.npy", "f.npy.journal"]
-    assert rows[:, 0].tolist() == [1, 1, 3, 3, 5]
-    assert isinstance(rows, np.memmap)
-    assert not rows.flags.writeable
+def test_a_folder_resumes_and_finds_what_is_complete(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, todo=[2])
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, todo=[4])
+    rows, before = make(tmp_path)
+    assert before == [False, False, True, True, True]
+    rows, before = make(tmp_path)
+    assert all(before)
+    assert rows[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_the_journal_can_be_read_by_people(tmp_path):
-    opened(tmp_path).record(2, 4, {3: "torn"})
-    lines = [
-        json.loads(line) for line in (tmp_path / "f.npy.journal").read_text().split("\n") if line
-    ]
-    assert lines[0]["settings"]["sizes"] == [1, 2]
-    assert lines[1] == {"rows": [2, 4], "failed": {"3": "torn"}}
+def test_an_interrupted_file_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        make(out=tmp_path / "f.npy", todo=[2])
+    assert not list(tmp_path.iterdir())
 
 
-def test_resumes_and_later_lines_win(tmp_path):
-    file = opened(tmp_path)
-    file.record(0, 2, {1: "bad"})
-    file.record(2, 4, {})
-    assert opened(tmp_path).done.tolist() == [True, False, True, True, False]
-    file.record(0, 2, {})
-    assert opened(tmp_path).done.tolist() == [True, True, True, True, False]
+def test_failed_rows_are_tried_again(tmp_path):
+    first, _ = make(tmp_path, fail=[3])
+    kept = np.array(first)
+    assert make(tmp_path, fail=[3])[1] == [True, True, True, False, True]
+    assert make(tmp_path)[1] == [True, True, True, False, True]
+    assert make(tmp_path)[1] == [True] * 5
+    np.testing.assert_array_equal(first, kept)
 
 
-def test_a_line_cut_short_counts_as_not_written(tmp_path):
-    opened(tmp_path).record(0, 2, {})
-    with open(tmp_path / "f.npy.journal", "a") as journal:
-        journal.write('\n{"rows": [2, 4], "fai')
-    again = opened(tmp_path)
-    assert again.done.tolist() == [True, True, False, False, False]
-    again.record(4, 5, {})
-    assert opened(tmp_path).done.tolist() == [True, True, False, False, True]
+def test_damaged_rows_are_made_again(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, todo=[0, 2])
+    (scratch,) = tmp_path.rglob("scratch-*/features.npy")
+    data = bytearray(scratch.read_bytes())
+    data[-3 * 4 * 3] ^= 1  # the third row from the end
+    scratch.write_bytes(data)
+    with pytest.warns(UserWarning, match="rows from 2 on are damaged and made again"):
+        rows, before = make(tmp_path)
+    assert before == [True, True, False, False, False]
+    assert rows[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_finished_file_is_complete_when_opened_again(tmp_path):
-    file = opened(tmp_path)
-    file.record(0, 5, {})
-    file.finish()
-    again = opened(tmp_path)
-    assert again.done.all()
-    assert again.path == tmp_path / "f.npy"
-    assert again.finish().shape == (5, 3)
-
-
-def test_without_data_the_journal_is_void(tmp_path):
-    file = opened(tmp_path)
-    file.record(0, 5, {})
-    file.part.unlink()
-    assert not opened(tmp_path, {"encoder": "other"}).done.any()
+def test_a_damaged_result_is_made_again(tmp_path):
+    make(tmp_path)
+    data = bytearray((tmp_path / "features.npy").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "features.npy").write_bytes(data)
+    with pytest.warns(UserWarning, match=r"features\.npy was changed or damaged"):
+        rows, before = make(tmp_path)
+    assert not any(before)
+    assert rows[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"settings": {"encoder": "other", "sizes": (1, 2)}}, "encoder: toy then, other now"),
-        ({"settings": {"encoder": "toy"}}, r"sizes: \[1, 2\] then, None now"),
-        ({"dtype": "float16"}, "dtype: float32 then, float16 now"),
-        ({"shape": (6, 3)}, r"shape: \[5, 3\] then, \[6, 3\] now"),
+        ({"settings": {"encoder": "other", "sizes": (1, 2)}}, "encoder is 'toy' there and 'other'"),
+        ({"settings": {"encoder": "toy"}}, "sizes differs"),
+        ({"shape": (6, 3)}, r"shape is \(5, 3\) there and \(6, 3\) here"),
     ],
 )
-@pytest.mark.parametrize("finished", [False, True])
-def test_other_settings_are_refused(tmp_path, changes, message, finished):
-    file = opened(tmp_path)
-    if finished:
-        file.finish()
-    with pytest.raises(FileExistsError, match=message):
-        opened(tmp_path, **changes)
-
-
-def test_digests_are_not_spelled_out(tmp_path):
-    opened(tmp_path, {"images": "a" * 64})
-    with pytest.raises(FileExistsError, match=r"\(other images\): delete it to start anew"):
-        opened(tmp_path, {"images": "b" * 64})
-
-
-def test_files_of_others_are_left_alone(tmp_path):
-    np.save(tmp_path / "f.npy", ONES)
-    with pytest.raises(FileExistsError, match="without its journal"):
-        opened(tmp_path)
-    assert (np.load(tmp_path / "f.npy") == ONES).all()
+def test_other_settings_are_refused(tmp_path, changes, message):
+    make(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        make(tmp_path, **changes)
 
 
 def test_bad_places(tmp_path):
     with pytest.raises(ValueError, match=r"ends in \.npy"):
-        FeatureFile(tmp_path / "features", (5, 3), "float32", {})
+        make(out=tmp_path / "features")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
-        FeatureFile(tmp_path / "no" / "f.npy", (5, 3), "float32", {})
-    with pytest.raises(MemoryError, match=r"free space for out=.*choose another disk"):
-        FeatureFile(tmp_path / "f.npy", (5, 10**15), "float16", {})
-    assert names(tmp_path) == []
+        make(out=tmp_path / "no" / "f.npy")
+    with pytest.raises(OSError, match="the disk is full"):
+        make(out=tmp_path / "f.npy", shape=(5, 10**15))
+    with pytest.raises(ValueError, match="give out= to write a file, or folder="):
+        make(tmp_path, out=tmp_path / "f.npy")
+    assert not list(tmp_path.iterdir())
 
 
 def test_too_much_for_memory():
     with pytest.raises(MemoryError, match=r"memory: pass out='features\.npy'"):
-        FeatureArray((5, 10**15), "float32")
+        make(shape=(5, 10**15))
 
 
 def test_memory_of_unknown_size(monkeypatch):
     monkeypatch.delattr(store.os, "sysconf")
-    assert FeatureArray((2, 2), "float32").finish().shape == (2, 2)
+    assert make()[0].shape == (5, 3)

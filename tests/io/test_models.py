@@ -156,6 +156,18 @@ def test_a_damaged_header_has_one_error(saved, tmp_path, change):
 
 
 @pytest.mark.parametrize(
+    ("version", "told"),
+    [("1", "format 1, older than .*; it is too old: train the model again"),
+     ("99", "format 99, newer than .*; upgrade nearkin")],
+)  # fmt: skip
+def test_other_formats_are_named(saved, tmp_path, version, told):
+    arrays, metadata = safetensors.read(saved[1])
+    safetensors.write(tmp_path / "m", arrays, metadata | {"version": version})
+    with pytest.raises(FileFormatError, match=told):
+        nearkin.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
     "header",
     [b'{"__metadata__": 3}', b'{"__metadata__": ["format"]}', b'{"a": 3}', b"[" * 100_000,
      b'{"a": {"dtype": "F32", "shape": [-1, -1e30], "data_offsets": [0, 4]}}',

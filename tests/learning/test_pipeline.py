@@ -6,7 +6,7 @@ import pytest
 from agreement import agree
 from cutting import cut_often
 from nearkin import SLNE
-from nearkin.io.checkpoint import Checkpoint
+from nearkin.io.run_folder import RunFolder
 from nearkin.learning import pipeline, trainer
 from nearkin.learning.sampling import RULES
 from nearkin.native.barrier import barrier_wait
@@ -95,9 +95,9 @@ def test_a_killed_fit_resumes_between_superblocks_with_the_same_bits(
     X, y = blobs(n=2_300)  # several superblocks per epoch
     settings = {"max_epochs": 2, "tol": 0, "random_state": 0}
     whole = slne(**settings).fit(X, y)
-    keep = Checkpoint(tmp_path / "run", minutes=0)
-    cut_often(monkeypatch, (2, 2, 3), lambda: slne(**settings).fit(X, y, checkpoint=keep))
-    again = slne(**settings).fit(X, y, checkpoint=keep)
+    keep = RunFolder(tmp_path / "run", minutes=0)
+    cut_often(monkeypatch, (2, 2, 3), lambda: slne(**settings).fit(X, y, folder=keep))
+    again = slne(**settings).fit(X, y, folder=keep)
     np.testing.assert_array_equal(again.matrix_, whole.matrix_)
 
 

@@ -91,7 +91,7 @@ def test_bad_input(rows, arguments, message):
 @pytest.mark.parametrize("index", [7, "exact;foo", "cells;recall=2"])
 def test_no_folder_for_a_bad_index(rows, index, tmp_path):
     with pytest.raises(ValueError, match="index="):
-        nearest(rows, 3, index=index, out=tmp_path / "lists")
+        nearest(rows, 3, index=index, folder=tmp_path / "lists")
     assert not (tmp_path / "lists").exists()
 
 

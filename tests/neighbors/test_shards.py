@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+import kill_points
+from nearkin import RunFolder
+from nearkin.native.threads import limited
 from nearkin.neighbors import nearest, recall, register
 from nearkin.neighbors.cells import Cells
 
@@ -39,10 +42,10 @@ def test_cells_probe_less_for_less_recall(rows):
 
 @pytest.mark.parametrize("index", ["exact", "cells", "IVF8,Flat", "HNSW16"])
 def test_shards_make_the_same_lists(rows, tmp_path, small_shards, index):
-    distances, indices = nearest(rows, 8, index=index, out=tmp_path / "near")
+    distances, indices = nearest(rows, 8, index=index, folder=tmp_path / "near")
     assert isinstance(indices, np.memmap)
     assert sorted(p.name for p in (tmp_path / "near").iterdir()) == [
-        "distances.npy", "indices.npy", "search.json",
+        ".nearkin-tmp", "lists.safetensors", "nearkin-folder.json",
     ]  # fmt: skip
     whole = nearest(rows, 8, index=index)
     assert (indices == whole[1]).mean() > (0.99 if index == "HNSW16" else 0.9999)
@@ -66,11 +69,11 @@ def test_a_second_call_finds_the_missing_shards_only(rows, tmp_path, small_shard
     out = tmp_path / "near"
     Counting.fail_at = 1_400
     with pytest.raises(KeyboardInterrupt):
-        nearest(rows, 8, index="counting", out=out)
+        nearest(rows, 8, index="counting", folder=out)
     assert len(list(out.glob("shard-*"))) == 2
-    assert not (out / "indices.npy").exists()
+    assert not (out / "lists.safetensors").exists()
     Counting.searched, Counting.fail_at = 0, None
-    _, indices = nearest(rows, 8, index="counting", out=out)
+    _, indices = nearest(rows, 8, index="counting", folder=out)
     assert Counting.searched == len(rows) - 1_400
     np.testing.assert_array_equal(indices, nearest(rows, 8, index="cells")[1])
 
@@ -79,23 +82,55 @@ def test_workers_share_the_shards(rows, tmp_path, small_shards):
     path = tmp_path / "rows.npy"
     np.save(path, rows)
     mapped = np.load(path, mmap_mode="r")
-    one = nearest(mapped, 8, index="cells", out=tmp_path / "one")
-    two = nearest(mapped, 8, index="cells", out=tmp_path / "two", n_jobs=2)
+    one = nearest(mapped, 8, index="cells", folder=tmp_path / "one")
+    two = nearest(mapped, 8, index="cells", folder=tmp_path / "two", n_jobs=2)
     np.testing.assert_array_equal(one[1], two[1])
 
 
 def test_a_folder_of_another_search_is_refused(rows, tmp_path):
-    nearest(rows, 4, out=tmp_path / "near")
-    with pytest.raises(FileExistsError, match="another search: k is 4 there and 5 here"):
-        nearest(rows, 5, out=tmp_path / "near")
+    nearest(rows, 4, folder=tmp_path / "near")
+    with pytest.raises(ValueError, match="other data or settings: k is 4 there and 5 here"):
+        nearest(rows, 5, folder=tmp_path / "near")
     other = rows.copy()
     other[len(rows) // 3, 2] += 1
-    with pytest.raises(FileExistsError, match="another search: rows differs"):
-        nearest(other, 4, out=tmp_path / "near")
+    with pytest.raises(ValueError, match="other data or settings: X differs"):
+        nearest(other, 4, folder=tmp_path / "near")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").touch()
-    with pytest.raises(FileExistsError, match="other things"):
-        nearest(rows, 4, out=tmp_path / "photos")
+    with pytest.raises(ValueError, match=r"files that are not nearkin's \(cat\.jpg\)"):
+        nearest(rows, 4, folder=tmp_path / "photos")
+
+
+def test_damage_to_the_finished_lists_is_noticed(rows, tmp_path, small_shards):
+    few = rows[:900]
+    whole = [np.array(part) for part in nearest(few, 2, folder=tmp_path)]
+    path = tmp_path / "lists.safetensors"
+    intact = path.read_bytes()
+    for at in np.linspace(0, len(intact) - 1, 60).astype(int):
+        damaged = bytearray(intact)
+        damaged[at] ^= 4
+        path.write_bytes(damaged)
+        with pytest.warns(UserWarning, match=r"lists\.safetensors is made again"):
+            again = nearest(few, 2, folder=tmp_path)
+        for one, two in zip(whole, again):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_killed_at_every_file_operation_a_search_resumes(rows, quick_path, small_shards):
+    few, path, points = rows[:800], quick_path / "near", 0
+    expected = nearest(few, 3, index="exact")
+
+    def search():
+        return nearest(few, 3, index="exact", folder=path)
+
+    with limited(1):  # no pool of threads, which would not survive a fork
+        for _ in kill_points.every_point(search):
+            np.testing.assert_array_equal(search()[1], expected[1])
+            left = [p.name for p in path.iterdir() if p.is_file()]
+            assert sorted(left) == ["lists.safetensors", "nearkin-folder.json"]
+            RunFolder(path).discard()
+            points += 1
+    assert points > 30
 
 
 @pytest.mark.parametrize("index", ["cells;recall=2", "cells;probe=3", "cells;recall=much"])
@@ -106,4 +141,4 @@ def test_bad_recall(rows, index):
 
 def test_queries_have_no_folder(rows, tmp_path):
     with pytest.raises(ValueError, match="leave out queries"):
-        nearest(rows, 4, queries=rows[:2], out=tmp_path)
+        nearest(rows, 4, queries=rows[:2], folder=tmp_path)

@@ -9,7 +9,6 @@
 """
 
 import json
-import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -25,13 +24,15 @@ from nearkin import datasets
 from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import encode
 from nearkin.app.settings import Settings
-from nearkin.app.stages import Stages, alone
-from nearkin.io.atomic import replacing
+from nearkin.app.stages import Stages
+from nearkin.io.rows import link_or_copy
+from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors import nearest
 
 ENCODER, FEATURES, IMAGES = "encoder.safetensors", "features.npy", "images.json"
 SPLIT, PREPROCESS, NEIGHBORS = "split.npz", "preprocess.safetensors", "neighbors.npz"
-LEARNING = "learning"  # a folder: what a training keeps while it lasts
+# Sections of the run folder for what is unfinished.
+EXTRACTION, LEARNING = "extraction", "learning"
 MODEL, NUMBERS, BASELINES, PAGE = (
     "model.safetensors", "evaluation.json", "baselines.json", "report.html",
 )  # fmt: skip
@@ -87,16 +88,12 @@ def usual_folder(source: Path) -> Path:
     return Path("runs") / (whole.name if whole.is_dir() else whole.stem)
 
 
-def run(source: Source, out: Path, plan: Plan, how: How | None = None) -> dict[str, Any]:
+def run(source: Source, folder: Path, plan: Plan, how: How | None = None) -> dict[str, Any]:
     """Run what is not done yet; return where things are and how good the model is."""
     how = how or How()
     _check(source, plan)
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"--out {out} is not a folder; give a folder for the run")
-    out.mkdir(parents=True, exist_ok=True)
-    with alone(out):
-        stages = Stages(out, how.say)
-        stages.belong_to(source.path)
+    with RunFolder(folder).claim("nearkin run") as claimed:
+        stages = Stages(claimed, how.say)
         rows, base = _rows(stages, source, how)
         train, test = _split(stages, rows, plan, base)
         known, asked = rows[train], rows[test]
@@ -162,6 +159,7 @@ def _rows(stages: Stages, source: Source, how: How) -> tuple[_Rows, str]:
     if data.labels is None:
         raise ValueError(f"{source.path} has no labels; give --labels FILE or --label-column NAME")
     datasets.check_finite(data.rows, source.path)
+    stages.folder.begin({"source": str(source.path.resolve())})
     stages.source("vectors", source.path, source.labels)
     return _Rows(data.rows, np.asarray(data.labels)), "vectors"
 
@@ -170,6 +168,7 @@ def _features(stages: Stages, source: Source, how: How) -> _Rows:
     from nearkin.images import LLC, ImageFolder
 
     folder = ImageFolder(source.path.absolute())  # the page may be made from elsewhere
+    stages.folder.begin({"source": str(source.path.resolve())})
     stages.source("images", *map(Path, folder.paths))
     encoder = source.encoder or LLC()
     network = getattr(encoder, "model", None)
@@ -182,15 +181,23 @@ def _features(stages: Stages, source: Source, how: How) -> _Rows:
         after=["images", "network"],
     )  # fmt: skip
 
-    def extract(path: Path) -> None:
-        fitted = nearkin.load(made)
-        _, kept = encode(fitted, folder, source.skip_unreadable, out=path, n_jobs=how.jobs)
-        lost = np.flatnonzero(~kept).tolist()
-        with replacing(path.with_name(IMAGES)) as part:
-            _write(part, {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost})
+    unfinished, after = stages.folder.sub(EXTRACTION), [ENCODER]
 
-    left = [FEATURES + ".part", FEATURES + ".journal", IMAGES]
-    path = stages.get(FEATURES, extract, source.skip_unreadable, after=[ENCODER], resumable=left)
+    def extract(path: Path) -> None:
+        unfinished.begin(stages.inputs(source.skip_unreadable, after), stale="replace")
+        rows, kept = encode(
+            nearkin.load(made), folder, source.skip_unreadable,
+            folder=unfinished.sub("rows"), n_jobs=how.jobs,
+        )  # fmt: skip
+        lost = np.flatnonzero(~kept).tolist()
+        about = {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost}
+        stages.folder.file(IMAGES, {"lost": lost}, lambda p: _write(p, about), stale="replace")
+        link_or_copy(Path(rows.filename), path)  # type: ignore[attr-defined]
+
+    if not stages.folder.is_intact(IMAGES):  # it comes with the features
+        stages.folder.remove_file(FEATURES)
+    path = stages.get(FEATURES, extract, source.skip_unreadable, after)
+    unfinished.discard()
     lost = json.loads(path.with_name(IMAGES).read_text())["lost"]
     rows = _Rows(np.load(path, mmap_mode="r"), folder.labels, folder.paths)
     return rows if not lost else rows[np.setdiff1d(np.arange(len(folder)), lost)]
@@ -237,19 +244,22 @@ def _model(stages: Stages, rows: _Rows, settings: Settings, base: str, how: How)
         [k, settings.index], after=[base, SPLIT, PREPROCESS],
     )  # fmt: skip
 
+    learning, after = stages.folder.sub(LEARNING), [NEIGHBORS]
+
     def fit(path: Path) -> None:
-        learning = path.with_name(LEARNING)
         where: dict[str, Any] = {"n_jobs": how.jobs}
+        learning.begin(stages.inputs(settings.as_dict(), after), stale="replace")
         with np.load(lists) as file, how.watch() as callback:
             model = settings.classifier(shape[0], shape[1], callback, where)
             model.set_params(preprocess=transformer)
-            model.fit(rows.X, rows.y, neighbors=file["indices"], checkpoint=learning)
+            model.fit(rows.X, rows.y, neighbors=file["indices"], folder=learning)
         if getattr(model.similarity_, "interrupted_", False):
-            raise KeyboardInterrupt  # a model that is kept is whole
+            raise KeyboardInterrupt  # a model that is kept is complete
         model.save(path)
-        shutil.rmtree(learning, ignore_errors=True)
 
-    return stages.get(MODEL, fit, settings.as_dict(), after=[NEIGHBORS], resumable=[LEARNING])
+    path = stages.get(MODEL, fit, settings.as_dict(), after)
+    learning.discard()
+    return path
 
 
 def _preprocess(stages: Stages, rows: _Rows, settings: Settings, base: str) -> Any:

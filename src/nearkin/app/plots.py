@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 
 PLAIN, LEARNED, FAINT = "#8a94a3", "#1f7a4d", "#d5dae1"
 _COLOURS = {"plain": PLAIN, "learned": LEARNED}
@@ -42,7 +42,7 @@ def save(folder: Path, result: dict[str, Any]) -> list[Path]:
     made = []
     for draw in (retrieval, calibration):
         path = folder / f"{draw.__name__}.png"
-        with replacing(path) as part:
+        with atomic_write(path) as part:
             draw(result).savefig(part, dpi=140, bbox_inches="tight")
         made.append(path)
     return made

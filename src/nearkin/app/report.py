@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -128,5 +128,5 @@ def write_page(path: str | os.PathLike[str], title: str, note: str, parts: Itera
         f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
         f"<p class=note>{html.escape(note)}</p>{''.join(parts)}</html>"
     )
-    with replacing(path) as aside:
+    with atomic_write(path) as aside:
         aside.write_text(page, encoding="utf-8")

@@ -195,7 +195,7 @@ class Settings:
         """The classifier for data of this shape, not fitted.
 
         `callback` is for a single learner, since a worker cannot call back; `where`, for an
-        ensemble: ``n_jobs``, ``cache_dir``.
+        ensemble: ``n_jobs``.
         """
         import nearkin
 

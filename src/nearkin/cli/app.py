@@ -41,7 +41,7 @@ def options(
 ) -> None:
     """Learn what 'similar' means: similarity learning for nearest neighbours.
 
-    Example: nearkin run birds/ --out runs/birds
+    Example: nearkin run birds/ --folder runs/birds
 
     Example: nearkin classify runs/birds unknown/ --top 3
     """

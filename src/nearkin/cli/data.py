@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,11 @@ from nearkin.cli.inputs import places
 from nearkin.cli.interrupts import GOES_ON, interruptible
 from nearkin.cli.options import Encoder, Jobs, Rows, Skip
 from nearkin.cli.output import Json, emit, loud, plain_warnings
+
+if TYPE_CHECKING:
+    from nearkin.io.run_folder import RunFolder
+
+LOST = "nothing is written; with --folder the same command goes on"
 
 Onnx = Annotated[Path | None, typer.Option(help="Use this ONNX network, not LLC.")]
 Output = Annotated[str | None, typer.Option(help="Output of the network.")]
@@ -43,13 +48,18 @@ def features(
     max_side: Annotated[int, typer.Option(help="Longer images are shrunk to it.")] = 300,
     dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
     skip_unreadable: Skip = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keeps unfinished work; removed when all is written.")
+    ] = None,
     jobs: Jobs = 1,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Turn a folder of images into vectors; labels, paths and encoder are written beside them.
 
-    Example: nearkin features birds/ --out birds.npy --jobs 2
+    With --folder, an extraction that was stopped goes on when the same command is given again.
+
+    Example: nearkin features birds/ --out birds.npy --folder work/ --jobs 2
 
     Example: nearkin features new/ --encoder birds.encoder.safetensors --out new.npy
 
@@ -58,6 +68,7 @@ def features(
     import nearkin
     from nearkin.app.encoding import encode
     from nearkin.images import ImageFolder
+    from nearkin.io.run_folder import as_run_folder
 
     places(out)
     if encoder is not None:
@@ -73,54 +84,75 @@ def features(
 
         grids, patches = numbers(pyramid, "pyramid", int), numbers(patch_sizes, "patch-sizes", int)
         used = LLC(words, word_neighbors, grids, patches, step, beta, max_side, seed)
-    with plain_warnings(), interruptible(GOES_ON):
-        folder = ImageFolder.from_csv(images) if images.suffix == ".csv" else ImageFolder(images)
-        fitted = out.with_suffix(".encoder.safetensors")
+    work = as_run_folder(folder)
+    after = (
+        GOES_ON if work.durable else "nothing is written; with --folder the same command goes on"
+    )
+    fitted, labels, paths = (
+        out.with_suffix(f".{end}") for end in ("encoder.safetensors", "labels.txt", "paths.txt")
+    )
+    with plain_warnings(), interruptible(after), work.claim("nearkin features"):
+        _check_new(work, out, labels, paths, *([] if encoder else [fitted]))
+        listed = ImageFolder.from_csv(images) if images.suffix == ".csv" else ImageFolder(images)
         if encoder is None:
-            used = _fitted(used, folder, fitted, out)
-        rows, kept = encode(used, folder, skip_unreadable, out=out, dtype=dtype, n_jobs=jobs)
-        if not kept.all():
-            rows, folder = _leave_out(out, rows, kept), folder[kept]
-    labels = _write_lines(out.with_suffix(".labels.txt"), folder.labels)
-    paths = _write_lines(out.with_suffix(".paths.txt"), folder.paths)
+            used = _fitted(used, listed, work)
+        where = {"folder": work.sub("rows")} if work.durable else {"out": out}
+        rows, kept = encode(used, listed, skip_unreadable, **where, dtype=dtype, n_jobs=jobs)
+        if not kept.any():
+            out.unlink(missing_ok=True)  # rows of zeros, written just now
+            raise ValueError(f"none of the {len(kept)} images could be used; no features are left")
+        if work.durable or not kept.all():
+            rows, listed = _write_rows(out, rows, kept), listed[kept]
+        if encoder is None:
+            nearkin.save(used, fitted)
+    _write_lines(labels, listed.labels)
+    _write_lines(paths, listed.paths)
+    work.discard()
     emit({"features": str(out), "labels": str(labels), "paths": str(paths),
           "encoder": str(encoder or fitted), "rows": rows.shape[0], "columns": rows.shape[1],
-          "classes": len(folder.classes), "unreadable": len(used.failed_)}, as_json)  # fmt: skip
+          "classes": len(listed.classes), "unreadable": len(used.failed_)}, as_json)  # fmt: skip
 
 
-def _fitted(encoder: Any, folder: Any, kept: Path, out: Path) -> Any:
-    """The encoder, fitted now or, when an extraction is gone on with, as it was fitted then."""
-    import nearkin
-
-    if out.exists() or out.with_name(out.name + ".part").exists():
-        before: Any = nearkin.load(kept) if kept.exists() else None
-        if type(before) is type(encoder) and before.get_params() == encoder.get_params():
-            return before
+def _check_new(work: "RunFolder", *paths: Path) -> None:
+    """Refuse to replace files, unless they are those of the work that is resumed."""
+    inputs = {"out": [str(path.resolve()) for path in paths]}
+    if work.read("begun", inputs) is not None:
+        return
+    there = [str(path) for path in paths if path.exists()]
+    if there:
         raise FileExistsError(
-            f"{out} is there, made with another encoder than this; delete it and {kept} to start "
-            "anew, or choose another --out"
+            f"{', '.join(there)} would be replaced; delete or choose another --out"
         )
-    encoder.fit(folder)
-    nearkin.save(encoder, kept)
-    return encoder
+    work.write("begun", inputs, {})
 
 
-def _leave_out(out: Path, rows: Any, kept: Any) -> Any:
-    """Write the file again without the rows of zeros."""
+def _fitted(encoder: Any, images: Any, work: "RunFolder") -> Any:
+    """The encoder, fitted now or, when an extraction is resumed, as it was fitted then."""
+    import nearkin
+    from nearkin.io.fingerprint import FileDigest
+
+    if not work.durable:
+        return encoder.fit(images)
+    inputs = {"encoder": type(encoder).__name__, "images": FileDigest(*images.paths)}
+    inputs |= encoder.get_params()
+    file = work.file("encoder.safetensors", inputs, lambda p: nearkin.save(encoder.fit(images), p))
+    return nearkin.load(file)
+
+
+def _write_rows(out: Path, rows: Any, kept: Any) -> Any:
+    """Write the rows that are kept to a file."""
     import numpy as np
 
-    from nearkin.io.atomic import replacing
+    from nearkin.io.atomic import atomic_write
+    from nearkin.io.rows import link_or_copy, write_all
 
-    if not kept.any():
-        raise ValueError(f"none of the {len(kept)} images could be used; no features are left")
-    # The journal counts rows that will not be there: with it, a later call would mend wrong ones.
-    out.with_name(out.name + ".journal").unlink()
-    shape = int(kept.sum()), rows.shape[1]
-    header = {"descr": rows.dtype.str, "fortran_order": False, "shape": shape}
-    with replacing(out) as aside, open(aside, "wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for block in np.array_split(np.flatnonzero(kept), 1 + len(kept) // 1_024):
-            file.write(np.ascontiguousarray(rows[block]).data)
+    with atomic_write(out) as temporary:
+        if kept.all():
+            link_or_copy(Path(rows.filename), temporary)
+        else:
+            blocks = np.array_split(np.flatnonzero(kept), 1 + len(kept) // 1_024)
+            shape = int(kept.sum()), rows.shape[1]
+            write_all(temporary, shape, rows.dtype, (rows[block] for block in blocks))
     return np.load(out, mmap_mode="r")
 
 
@@ -144,19 +176,19 @@ def numbers(text: str, name: str, kind: Any) -> tuple[Any, ...]:
         raise ValueError(f"--{name} {text!r}: numbers between commas are expected") from None
 
 
-def _write_lines(path: Path, lines: Iterable[object]) -> Path:
-    from nearkin.io.atomic import replacing
+def _write_lines(path: Path, lines: Iterable[object]) -> None:
+    from nearkin.io.atomic import atomic_write
 
-    with replacing(path) as aside:
+    with atomic_write(path) as aside:
         aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 def neighbors(
     rows: Rows,
-    out: Annotated[
-        Path, typer.Option(help="Neighbour file to write (.npz), or a folder for large data.")
-    ],
+    out: Annotated[Path | None, typer.Option(help="Neighbour file to write (.npz).")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder to write to instead, for large data.")
+    ] = None,
     k: Annotated[int, typer.Option(help="Neighbours a row.")] = 50,
     index: Annotated[
         str, typer.Option(help="'auto', 'exact', 'cells' or a faiss index string.")
@@ -171,24 +203,30 @@ def neighbors(
 
     Example: nearkin neighbors birds.npy --k 100 --index IVF1024,Flat --recall --out near.npz
 
-    Example: nearkin neighbors million.npy --k 500 --jobs 2 --out near/
+    Example: nearkin neighbors million.npy --k 500 --jobs 2 --folder near/
     """
     import numpy as np
 
     from nearkin import datasets
     from nearkin import neighbors as search
-    from nearkin.io.atomic import replacing
+    from nearkin.io.atomic import atomic_write
 
-    if out.suffix == ".npz":
+    if (out is None) == (folder is None):
+        raise ValueError("give --out near.npz to write a file, or --folder near/ for large data")
+    if out is not None:
+        if out.suffix != ".npz":
+            raise ValueError(f"--out {out} must end in .npz; a folder is given by --folder")
         places(out)
         X = datasets.read(rows).rows
-        with interruptible("nothing is written; with a folder as --out the same command goes on"):
+        with interruptible(LOST):
             distances, indices = search.nearest(X, k, index=index, verbose=loud())
-        with replacing(out) as aside, open(aside, "wb") as file:
+        with atomic_write(out) as aside, open(aside, "wb") as file:
             np.savez(file, indices=indices, distances=distances)
     else:
         X = datasets.read(rows).rows
         with interruptible(GOES_ON):
-            _, indices = search.nearest(X, k, index=index, out=out, n_jobs=jobs, verbose=loud())
-    result = {"neighbors": str(out), "rows": len(indices), "k": k}
+            _, indices = search.nearest(
+                X, k, index=index, folder=folder, n_jobs=jobs, verbose=loud()
+            )
+    result = {"neighbors": str(out or folder), "rows": len(indices), "k": k}
     emit(result | ({"recall": search.recall(X, indices)} if recall else {}), as_json)

@@ -1,6 +1,5 @@
 """The command that says what is in a file."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,20 +70,19 @@ def _lists(indices: Any) -> dict[str, Any]:
 
 
 def _run(folder: Path) -> dict[str, Any]:
-    from nearkin.app.stages import RECORD, SOURCE
+    from nearkin.io.marker import NAME, Marker
 
-    if (folder / "indices.npy").exists():
-        from nearkin import datasets
+    if (folder / "lists.safetensors").exists():
+        from nearkin.neighbors.shards import finished_lists
 
-        return _lists(datasets.read(folder / "indices.npy").rows)
-    if not (folder / RECORD).exists():
+        return _lists(finished_lists(folder))
+    if not (folder / NAME).is_file():
         raise ValueError(f"{folder} is a folder, but not one of 'nearkin run'; give a file")
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    done = {name: f"{entry['bytes']:,} bytes, {entry['seconds']:g} s"
-            for name, entry in record.items() if "made_from" in entry}  # fmt: skip
-    begun = [name for name, entry in record.items() if "begun" in entry]
-    about = {"source": record[SOURCE]["path"]} if SOURCE in record else {}
-    return {"kind": "run folder"} | about | done | ({"begun": begun} if begun else {})
+    marker = Marker.decode((folder / NAME).read_bytes(), folder)
+    source = {k: v.strip("'") for k, v in marker.inputs.get("", {}).items() if k == "source"}
+    done = {name: f"{(folder / name).stat().st_size:,} bytes"
+            for name in marker.files if (folder / name).is_file()}  # fmt: skip
+    return {"kind": "run folder", "purpose": marker.purposes.get("", "")} | source | done
 
 
 def summary(model: Any) -> dict[str, Any]:

@@ -13,11 +13,11 @@ BLOCK = 256  # images encoded before their rows are used
 
 def places(*paths: Path | None) -> None:
     """Refuse at once what could not be written at the end."""
-    from nearkin.io.atomic import check_place
+    from nearkin.io.atomic import check_target
 
     for path in paths:
         if path is not None:
-            check_place(path)
+            check_target(path)
 
 
 def labelled(rows: Path, labels: Path | None, column: str | None) -> tuple[Any, Any]:

@@ -42,11 +42,10 @@ def train(
     label_column: Column = None,
     neighbors: Annotated[Path | None, typer.Option(help="Lists of 'nearkin neighbors'.")] = None,
     jobs: Jobs = 1,
-    cache_dir: Annotated[Path | None, typer.Option(help="Keeps finished members.")] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder to keep work in; removed when the model is written.")
+    folder: Annotated[
+        Path | None, typer.Option(help="Keeps checkpoints; removed when the model is written.")
     ] = None,
-    checkpoint_minutes: Annotated[float, typer.Option(help="Time between two writes.")] = 5.0,
+    checkpoint_minutes: Annotated[float, typer.Option(help="Between two checkpoints.")] = 5.0,
     cluster: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -56,9 +55,9 @@ def train(
 
     Example: nearkin train x.npy --labels y.txt --ensemble pca --members 10 --out m.safetensors
 
-    Example: nearkin train x.npy --labels y.txt --checkpoint work/ --out m.safetensors
+    Example: nearkin train x.npy --labels y.txt --folder work/ --out m.safetensors
 
-    With --checkpoint, a run that was killed goes on when the same command is given again.
+    With --folder, a run that was killed goes on when the same command is given again.
 
     Example: nearkin train digits.npz --ensemble pca --cluster tcp://host:8786 --out m.safetensors
 
@@ -66,21 +65,17 @@ def train(
     """
     import nearkin
 
-    if settings.tune and checkpoint is not None:
-        raise ValueError("--checkpoint keeps the work of one fit, --tune makes many: give one")
+    if settings.tune and folder is not None:
+        raise ValueError("--folder keeps the work of one fit, --tune makes many: give one")
     if settings.tune and neighbors is not None:
         raise ValueError("--tune finds neighbours of its own, --neighbors names some: give one")
     settings.check_given(given)
     settings.check()
     if cluster is not None and settings.ensemble is None:
         raise ValueError("--cluster learns the members of an ensemble; give --ensemble pca as well")
-    if cache_dir is not None and settings.ensemble is None:
-        raise ValueError(
-            "--cache-dir keeps the members of an ensemble; give --ensemble pca as well"
-        )
-    keep = None if checkpoint is None else nearkin.Checkpoint(checkpoint, checkpoint_minutes)
+    work = None if folder is None else nearkin.RunFolder(folder, checkpoint_minutes)
     places(out)
-    after = _after_interrupt(settings, checkpoint, cache_dir)
+    after = _after_interrupt(settings, folder)
     with plain_warnings(), interruptible(after), _connected(cluster) if cluster else nullcontext():
         X, y = labelled(rows, labels, label_column)
         if settings.tune:
@@ -88,28 +83,25 @@ def train(
                 X, y, max_rows=settings.tune_rows, random_state=settings.seed, verbose=loud()
             )
         else:
-            cache = None if cache_dir is None else str(cache_dir)
-            where = {"n_jobs": jobs, "cache_dir": cache}
+            where = {"n_jobs": jobs}
             with epoch_bar(settings) as callback, learners_listen():
                 model = settings.classifier(X.shape[0], X.shape[1], callback, where, loud())
-                model.fit(X, y, neighbors=_lists(neighbors), checkpoint=keep)
+                model.fit(X, y, neighbors=_lists(neighbors), folder=work)
         model.save(out)
     if getattr(model.similarity_, "interrupted_", False):
         raise Interrupted(f"what was learned so far is in {out}", after)
-    if keep is not None:
-        keep.remove()
+    if work is not None:
+        work.discard()
     emit({"model": str(out)} | summary(model), as_json)
 
 
-def _after_interrupt(settings: "Settings", checkpoint: Path | None, cache: Path | None) -> str:
+def _after_interrupt(settings: "Settings", folder: Path | None) -> str:
     """What a person can do once the training was interrupted."""
-    if checkpoint is not None:
+    if folder is not None:
         return "the same command goes on"
     if settings.tune:
         return "the same command begins anew"
-    if cache is not None:
-        return f"finished members are in {cache}; the same command goes on"
-    return "the same command begins anew, but with --checkpoint DIR it goes on where it was stopped"
+    return "the same command begins anew, but with --folder DIR it goes on where it was stopped"
 
 
 def _connected(address: str) -> Any:
@@ -122,9 +114,10 @@ def _lists(path: Path | None) -> Any:
     if path is None:
         return None
     from nearkin import datasets
+    from nearkin.neighbors.shards import finished_lists
 
     if path.is_dir():
-        return datasets.read(path / "indices.npy").rows
+        return finished_lists(path)
     return datasets.read_array(path, "indices", "'nearkin neighbors' writes one")
 
 
@@ -269,9 +262,9 @@ def _deliver(
     if out is None:
         sys.stdout.write(text.getvalue())
         return
-    from nearkin.io.atomic import replacing
+    from nearkin.io.atomic import atomic_write
 
-    with replacing(out) as aside:
+    with atomic_write(out) as aside:
         aside.write_text(text.getvalue(), encoding="utf-8")
 
 

@@ -39,7 +39,7 @@ def run(
     source: Annotated[Path, typer.Argument(help="A folder of images, or a file of vectors.")],
     settings: "Settings",
     given: list[str],
-    out: Annotated[
+    folder: Annotated[
         Path | None, typer.Option(help="Run folder; by default runs/ and the name of the source.")
     ] = None,
     labels: Labels = None,
@@ -57,11 +57,11 @@ def run(
 ) -> None:
     """From images or vectors to an evaluated model; a second run goes on where the first stopped.
 
-    Example: nearkin run birds/ --out runs/birds
+    Example: nearkin run birds/ --folder runs/birds
 
-    Example: nearkin run digits.npz --out runs/digits --tune
+    Example: nearkin run digits.npz --folder runs/digits --tune
 
-    Example: nearkin run birds/ --onnx net.onnx --output features --out runs/birds-net
+    Example: nearkin run birds/ --onnx net.onnx --output features --folder runs/birds-net
     """
     from nearkin.app import pipeline
     from nearkin.cli.inputs import beside
@@ -79,7 +79,7 @@ def run(
             pipeline.Source(
                 source, labels or beside(source), label_column, encoder, skip_unreadable
             ),
-            out or pipeline.usual_folder(source),
+            folder or pipeline.usual_folder(source),
             pipeline.Plan(settings, test_share, chosen_baselines(baselines)),
             pipeline.How(jobs, say, partial(epoch_bar, settings), loud()),
         )

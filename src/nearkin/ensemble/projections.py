@@ -128,7 +128,7 @@ def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple
     if made < n_members:
         warnings.warn(
             f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used",
-            stacklevel=4,
+            stacklevel=5,
         )
     return d, made
 

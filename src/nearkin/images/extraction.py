@@ -3,8 +3,7 @@
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -13,8 +12,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nearkin.images.reading import Source
-from nearkin.images.store import Failures, FeatureArray, FeatureFile, Settings, write_rows
+from nearkin.images.store import Failures, Sink, opened
+from nearkin.io.fingerprint import TextDigest
 from nearkin.io.progress import track
+from nearkin.io.run_folder import as_run_folder
 
 Failed: TypeAlias = list[tuple[str, str]]  # path, reason
 Chunk: TypeAlias = tuple[int, int, Failures, NDArray[Any] | None]
@@ -46,15 +47,16 @@ class UnreadableImages(ValueError):
 def extract(
     encoder: Encoder,
     sources: Sequence[Source],
-    settings: Settings,
+    settings: Mapping[str, Any],
     shape: tuple[int, int],
     *,
     out: str | os.PathLike[str] | None,
+    folder: Any,
     dtype: str,
     n_jobs: int | None,
     on_error: str,
 ) -> tuple[NDArray[Any], Failed]:
-    """Features of all images (in memory, or a memory map of `out`), and what failed.
+    """Features of all images (in memory, or memory-mapped), and what failed.
 
     Rows are worked on in chunks that are the same whatever `n_jobs` and however often the run was
     interrupted, and so are the features, to the bit. `shape` is (images a chunk, dimensions).
@@ -62,22 +64,19 @@ def extract(
     _check_choice("dtype", dtype, DTYPES)
     _check_choice("on_error", on_error, ON_ERROR)
     chunk, width = shape
-    whole = (len(sources), width)
-    store: FeatureArray | FeatureFile
-    if out is None:
-        store = FeatureArray(whole, dtype)
-    else:
-        store = FeatureFile(out, whole, dtype, {**settings, "images": fingerprint(sources)})
-    starts = np.unique(np.flatnonzero(~store.done) // chunk) * chunk
+    place, inputs = as_run_folder(folder), {**settings, "images": fingerprint(sources)}
     failures: Failures = {}
-    for start, stop, failed, values in _run(
-        encoder, sources, starts.tolist(), chunk, store.path, dtype, n_jobs
-    ):
-        store.record(start, stop, failed, values)
-        failures.update(failed)
-    failed_names = [(name_of(sources[row]), failures[row]) for row in sorted(failures)]
-    _report(failed_names, len(sources), on_error, kept=out is not None)
-    return store.finish(), failed_names
+    with opened(out, place, (len(sources), width), dtype, chunk, inputs) as store:
+        starts = np.unique(np.flatnonzero(~store.done) // chunk) * chunk
+        for start, stop, failed, values in _run(
+            encoder, sources, starts.tolist(), chunk, store.sink, dtype, n_jobs
+        ):
+            store.record(start, stop, values)
+            failures.update(failed)
+        failed_names = [(name_of(sources[row]), failures[row]) for row in sorted(failures)]
+        _report(failed_names, len(sources), on_error, kept=place.durable)
+        store.finish(failures)
+    return store.rows, failed_names
 
 
 def name_of(source: Source) -> str:
@@ -85,13 +84,13 @@ def name_of(source: Source) -> str:
     return f"<{len(source)} bytes>" if isinstance(source, bytes) else os.fspath(source)
 
 
-def fingerprint(sources: Sequence[Source]) -> str:
+def fingerprint(sources: Sequence[Source]) -> TextDigest:
     """A digest of which images these are, in which order; not of what the files hold."""
     digest = hashlib.sha256()
     for source in sources:
         data = source if isinstance(source, bytes) else os.fsencode(os.path.abspath(source))
         digest.update(hashlib.sha256(data).digest())
-    return digest.hexdigest()
+    return TextDigest(digest.hexdigest())
 
 
 def _run(
@@ -99,30 +98,30 @@ def _run(
     sources: Sequence[Source],
     starts: list[int],
     chunk: int,
-    path: Path | None,
+    sink: Sink | None,
     dtype: str,
     n_jobs: int | None,
 ) -> Iterator[Chunk]:
     # No memory mapping of arguments: compiled code would be compiled again for read-only arrays.
     parallel = Parallel(n_jobs=n_jobs, max_nbytes=None, return_as="generator_unordered")
     finished = parallel(
-        delayed(_work)(encoder, sources[start : start + chunk], start, path, dtype)
+        delayed(_work)(encoder, sources[start : start + chunk], start, sink, dtype)
         for start in starts
     )
     yield from track(finished, "features", total=len(starts))
 
 
 def _work(
-    encoder: Encoder, sources: Sequence[Source], start: int, path: Path | None, dtype: str
+    encoder: Encoder, sources: Sequence[Source], start: int, sink: Sink | None, dtype: str
 ) -> Chunk:
     # One thread of BLAS: the processes are the parallelism, and sums keep their order.
     with threadpool_limits(1):
         values, failed = encoder.encode(sources)
     values = values.astype(dtype)
     failed = {start + i: reason for i, reason in failed.items()}
-    if path is None:
+    if sink is None:
         return start, start + len(sources), failed, values
-    write_rows(path, start, values)
+    sink.write(start, values, failed)
     return start, start + len(sources), failed, None
 
 

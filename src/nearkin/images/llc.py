@@ -3,7 +3,6 @@
 import os
 import warnings
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +17,9 @@ from nearkin.images.extraction import Failed, UnreadableImages, extract, name_of
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import ImageError, Source, read_grey
 from nearkin.images.sift import DenseSIFT, Patches
+from nearkin.io.fingerprint import Digest
 from nearkin.io.progress import track
+from nearkin.io.run_folder import RunFolder
 from nearkin.validation.parameters import check_number
 
 Floats = NDArray[np.float32]
@@ -114,6 +115,7 @@ class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type:
         images: ImageFolder | Sequence[Source],
         *,
         out: str | os.PathLike[str] | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
         dtype: str = "float32",
         n_jobs: int | None = None,
         on_error: str = "raise",
@@ -125,8 +127,10 @@ class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type:
         images : ImageFolder, or sequence of paths or of the bytes of image files
             What to describe.
         out : path ending in ``.npy``, or None
-            File to write to, returned as a memory map; None keeps the features in memory. An
-            interrupted call, repeated, goes on where it stopped.
+            File to write to, returned as a memory map; None keeps the features in memory.
+        folder : path or nearkin.RunFolder, optional
+            Keeps the features instead, for work that is too costly to lose: an interrupted call,
+            repeated, resumes, and what is finished is found again.
         dtype : "float32" or "float16"
             Type of the features.
         n_jobs : int or None
@@ -134,7 +138,7 @@ class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type:
         on_error : "raise" or "skip"
             What to do, after everything else is done, about images that cannot be read: raise one
             `UnreadableImages` that lists them, or warn, leave their rows zero and list them in
-            `failed_`. A later call with the same `out` tries them again.
+            `failed_`. A later call with the same `folder` tries them again.
 
         Returns
         -------
@@ -148,6 +152,7 @@ class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type:
             self._settings(),
             (CHUNK, self.n_features_out_),
             out=out,
+            folder=folder,
             dtype=dtype,
             n_jobs=n_jobs,
             on_error=on_error,
@@ -207,8 +212,7 @@ class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type:
     def _settings(self) -> dict[str, Any]:
         """What the features depend on."""
         params = {key: value for key, value in self.get_params().items() if key != "random_state"}
-        words = np.ascontiguousarray(self.words_, dtype=np.float32)
-        return {"encoder": "LLC", **params, "words": sha256(words.tobytes()).hexdigest()}
+        return {"encoder": "LLC", **params, "words": Digest(np.float32(self.words_))}
 
     def _check(self) -> None:
         check_coding(self.n_words, self.n_neighbors, self.beta)

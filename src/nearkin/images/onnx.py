@@ -14,6 +14,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from nearkin.images.extraction import Failed, extract
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import ImageError, Source, read_window
+from nearkin.io.fingerprint import TextDigest
+from nearkin.io.run_folder import RunFolder
 from nearkin.validation.parameters import check_number
 
 Floats = NDArray[np.float32]
@@ -106,6 +108,7 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         images: ImageFolder | Sequence[Source],
         *,
         out: str | os.PathLike[str] | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
         dtype: str = "float32",
         n_jobs: int | None = None,
         on_error: str = "raise",
@@ -120,6 +123,7 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             self._settings(),
             (plan.batch * max(1, self.batch_size // plan.batch), self._width(plan)),
             out=out,
+            folder=folder,
             dtype=dtype,
             n_jobs=n_jobs,
             on_error=on_error,
@@ -208,8 +212,8 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     def _settings(self) -> dict[str, Any]:
         """What the features depend on."""
-        params = {**self.get_params(), "model": sha256(Path(self.model).read_bytes()).hexdigest()}
-        return {"encoder": "OnnxEncoder", **params}
+        model = TextDigest(sha256(Path(self.model).read_bytes()).hexdigest())
+        return {"encoder": "OnnxEncoder", **self.get_params(), "model": model}
 
 
 @lru_cache(maxsize=4)

@@ -1,185 +1,177 @@
-"""Where rows of features go: an array, or a file that says which of its rows are done.
+"""Where rows of features go: an array, a file, or a run folder that knows which rows are done.
 
-Beside ``features.npy`` lies ``features.npy.journal``, one JSON object a line: first the settings,
-then a line for each finished range of rows. Until every row has been tried the features are in
-``features.npy.part``. Rows reach the disk before the line that says so.
+In a run folder, workers write finished rows into one scratch file, and a small part for each chunk
+of rows that says so, with their checksum.
 """
 
-import json
 import os
-import shutil
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
+from nearkin.io.fingerprint import Fingerprint
+from nearkin.io.rows import create_rows, link_or_copy, write_rows
+from nearkin.io.run_folder import RunFolder
 
-Settings: TypeAlias = dict[str, Any]
 Failures: TypeAlias = dict[int, str]  # row → reason
 Shape: TypeAlias = tuple[int, int]
 
-
-class FeatureArray:
-    """Rows in memory, behind the same methods as `FeatureFile`."""
-
-    path = None
-
-    def __init__(self, shape: Shape, dtype: DTypeLike) -> None:
-        _check_room(shape, dtype, _memory(), "memory: pass out='features.npy'")
-        self.rows = np.zeros(shape, dtype=dtype)
-        self.done = np.zeros(shape[0], dtype=bool)
-
-    def record(self, start: int, stop: int, failed: Failures, values: NDArray[Any] | None) -> None:
-        """Keep these rows."""
-        self.rows[start:stop] = values
-
-    def finish(self) -> NDArray[Any]:
-        """Return all rows."""
-        return self.rows
+FILE = "features.npy"
+_COMPLETE = "complete"
 
 
-class FeatureFile:
-    """Rows on disk, written in any order, resumed after any interruption.
+@dataclass(frozen=True)
+class Sink:
+    """What a worker writes finished rows to."""
 
-    Parameters
-    ----------
-    out : path
-        Where the finished file will be; its name ends in ``.npy``.
-    shape : (int, int)
-        Rows and dimensions.
-    dtype : dtype
-        Type of the features.
-    settings : dict
-        Everything the features depend on, as JSON: only a file of the same settings is resumed.
+    path: Path
+    folder: RunFolder
+    inputs: Fingerprint
+
+    def write(self, start: int, values: NDArray[Any], failed: Failures) -> None:
+        """Write rows, and then that they are done."""
+        write_rows(self.path, start, values)
+        notes = {"failed": failed, "crc32": _checksum(values)}
+        self.folder.worker().write(_chunk(start), self.inputs, {}, notes)
+
+
+class Store:
+    """Rows in memory.
 
     Attributes
     ----------
+    sink : Sink or None
+        For workers; None if they are to return their rows.
     done : array of bool
         Which rows are done.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> out = Path(tempfile.mkdtemp()) / "features.npy"
-    >>> file = FeatureFile(out, (3, 2), "float32", {"words": 8})
-    >>> write_rows(file.path, 0, np.ones((2, 2), dtype=np.float32))
-    >>> file.record(0, 2, failed={})
-    >>> FeatureFile(out, (3, 2), "float32", {"words": 8}).done.tolist()  # in another process
-    [True, True, False]
     """
+
+    sink: Sink | None = None
+    rows: NDArray[Any]
+
+    def __init__(self, shape: Shape, dtype: DTypeLike) -> None:
+        _check_memory(shape, dtype)
+        self.rows = np.zeros(shape, dtype=dtype)
+        self.done = np.zeros(shape[0], dtype=bool)
+
+    def record(self, start: int, stop: int, values: NDArray[Any] | None) -> None:
+        """Keep rows that a worker has returned."""
+        if values is not None:
+            self.rows[start:stop] = values
+
+    def finish(self, failures: Failures) -> None:
+        """Note that every row was tried."""
+
+
+class FileStore(Store):
+    """Rows in a temporary file."""
+
+    def __init__(self, path: Path, shape: Shape, dtype: DTypeLike) -> None:
+        create_rows(path, shape, dtype)
+        self.sink = Sink(path, RunFolder.nowhere(), Fingerprint())
+        self.done = np.zeros(shape[0], dtype=bool)
+
+
+class FolderStore(Store):
+    """Rows in a run folder that is claimed; what is done there is not done again."""
 
     def __init__(
-        self, out: str | os.PathLike[str], shape: Shape, dtype: DTypeLike, settings: Settings
+        self, folder: RunFolder, shape: Shape, dtype: DTypeLike, chunk: int, inputs: Fingerprint
     ) -> None:
-        self.out = Path(out)
-        if self.out.suffix != ".npy":
-            raise ValueError(f"out={str(out)!r}: expected a name that ends in .npy")
-        if not self.out.absolute().parent.is_dir():
-            raise FileNotFoundError(f"out={str(out)!r}: there is no folder {self.out.parent}")
-        self.part = self.out.with_name(self.out.name + ".part")
-        self.journal = self.out.with_name(self.out.name + ".journal")
-        self.done = np.zeros(shape[0], dtype=bool)
-        settings = {**settings, "shape": shape, "dtype": np.dtype(dtype).name}
+        folder.begin(inputs)
+        self.folder, self.inputs, self.chunk = folder, inputs, chunk
+        complete = folder.is_intact(FILE) and folder.read(_COMPLETE, inputs) is not None
+        self.done = np.full(shape[0], complete)
+        self.path = folder.scratch("rows", inputs) / FILE
+        self.sink = Sink(self.path, folder, inputs)
+        if complete:
+            return
         if self.path.exists():
-            self._resume(json.loads(json.dumps(settings)))
+            self._resume(np.load(self.path, mmap_mode="r"))
         else:
-            self._start(shape, dtype, settings)
+            with atomic_write(self.path) as temporary:
+                create_rows(temporary, shape, dtype)
 
-    @property
-    def path(self) -> Path:
-        """Where the rows are now: the part file or, once renamed, the finished one."""
-        return self.out if self.out.exists() and not self.part.exists() else self.part
+    def _resume(self, rows: NDArray[Any]) -> None:
+        for start in range(0, len(rows), self.chunk):
+            part = slice(start, start + self.chunk)
+            kept = self.folder.read(_chunk(start), self.inputs)
+            if kept is None:
+                continue
+            if kept[1]["crc32"] != _checksum(rows[part]):
+                warnings.warn(f"rows from {start} on are damaged and made again", stacklevel=2)
+                continue
+            self.done[part] = True
+            self.done[[int(row) for row in kept[1]["failed"]]] = False
 
-    def _start(self, shape: Shape, dtype: DTypeLike, settings: Settings) -> None:
-        free = shutil.disk_usage(self.out.absolute().parent).free
-        _check_room(
-            shape, dtype, free, f"free space for out={str(self.out)!r}: choose another disk"
-        )
-        with replacing(self.journal) as aside:
-            aside.write_text(json.dumps({"settings": settings}) + "\n")
-        with replacing(self.part) as aside:
-            np.lib.format.open_memmap(aside, mode="w+", dtype=dtype, shape=shape)
+    def finish(self, failures: Failures) -> None:
+        """Give the file its name; while rows are missing, keep what they can be added to."""
+        source = self.path
+        if source.exists():  # else it was complete before
+            inputs = Fingerprint.of(self.inputs | {"failed": repr(sorted(failures))})
 
-    def _resume(self, settings: Settings) -> None:
-        lines = _json_lines(self.journal)
-        if not lines:
-            raise FileExistsError(
-                f"{self.path} is there without its journal ({self.journal.name}), so it is not "
-                "known how it was made: move or delete it, or choose another out"
-            )
-        then = lines[0]["settings"]
-        changed = [key for key in {**then, **settings} if then.get(key) != settings.get(key)]
-        if changed:
-            raise FileExistsError(
-                f"{self.path} was made with other settings "
-                f"({'; '.join(_change(key, then, settings) for key in changed)}): delete it to "
-                "start anew, or choose another out"
-            )
-        for line in lines[1:]:
-            start, stop = line["rows"]
-            self._mark(start, stop, [int(row) for row in line["failed"]])
+            def make(path: Path) -> None:
+                # Rows that are mended later must not change in the file that is recorded now.
+                link_or_copy(source, path, copy=bool(failures))
 
-    def _mark(self, start: int, stop: int, failed: list[int]) -> None:
-        self.done[start:stop] = True
-        self.done[failed] = False
-
-    def record(
-        self, start: int, stop: int, failed: Failures, values: NDArray[Any] | None = None
-    ) -> None:
-        """Note that these rows are on disk, but for those that failed."""
-        self._mark(start, stop, list(failed))
-        # Led by a line break, in case the process was killed while it wrote the line before.
-        line = "\n" + json.dumps({"rows": [start, stop], "failed": failed}) + "\n"
-        with open(self.journal, "a", encoding="utf-8") as journal:
-            journal.write(line)
-            journal.flush()
-            os.fsync(journal.fileno())
-
-    def finish(self) -> NDArray[Any]:
-        """Give the file its final name; return its rows as a read-only memory map."""
-        if self.part.exists():
-            os.replace(self.part, self.out)
-        return np.load(self.out, mmap_mode="r")
+            self.folder.file(FILE, inputs, make, stale="replace")
+        if not failures:
+            self.folder.write(_COMPLETE, self.inputs, {})
+            for start in range(0, len(self.done), self.chunk):
+                self.folder.remove(_chunk(start))
+            self.folder.remove_scratch("rows")
+        self.rows = np.load(self.folder.local(FILE), mmap_mode="r")
 
 
-def write_rows(path: Path, start: int, values: NDArray[Any]) -> None:
-    """Write rows from `start` on and see them to the disk.
-
-    By plain writes: on a full disk, a write to a memory map kills the process.
-    """
-    offset = np.load(path, mmap_mode="r").offset
-    with open(path, "rb+") as file:
-        file.seek(offset + start * values[0].nbytes)
-        file.write(np.ascontiguousarray(values).data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _json_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a journal; one cut short by a crash counts as not written."""
-    lines = []
-    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            continue
-    return lines
-
-
-def _change(key: str, then: Settings, now: Settings) -> str:
-    old, new = str(then.get(key)), str(now.get(key))
-    digests = len(old) == len(new) == 64
-    return f"other {key}" if digests else f"{key}: {old} then, {new} now"
+@contextmanager
+def opened(
+    out: str | os.PathLike[str] | None,
+    folder: RunFolder,
+    shape: Shape,
+    dtype: str,
+    chunk: int,
+    inputs: Mapping[str, Any],
+) -> Iterator[Store]:
+    """A store for rows; after the block, its `rows` are all rows."""
+    if out is not None and folder.durable:
+        raise ValueError("give out= to write a file, or folder= to keep and resume the work")
+    if folder.durable:
+        made_from = Fingerprint.of({**inputs, "shape": shape, "dtype": dtype})
+        with folder.claim("transform"):
+            yield FolderStore(folder, shape, dtype, chunk, made_from)
+    elif out is not None:
+        if Path(out).suffix != ".npy":
+            raise ValueError(f"out={str(out)!r}: expected a name that ends in .npy")
+        with atomic_write(out) as temporary:
+            store = FileStore(temporary, shape, dtype)
+            yield store
+        store.rows = np.load(out, mmap_mode="r")
+    else:
+        yield Store(shape, dtype)
 
 
-def _check_room(shape: Shape, dtype: DTypeLike, room: int, what: str) -> None:
-    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
+def _chunk(start: int) -> str:
+    return f"chunk-{start:09d}"
+
+
+def _checksum(rows: NDArray[Any]) -> int:
+    return zlib.crc32(np.ascontiguousarray(rows).data)
+
+
+def _check_memory(shape: Shape, dtype: DTypeLike) -> None:
+    size, room = shape[0] * shape[1] * np.dtype(dtype).itemsize, _memory()
     if size > room:
         raise MemoryError(
             f"{shape[0]:,} × {shape[1]:,} features need {size / 2**30:.1f} GiB, and there are "
-            f"{room / 2**30:.1f} GiB of {what}, or dtype='float16'"
+            f"{room / 2**30:.1f} GiB of memory: pass out='features.npy', or dtype='float16'"
         )
 
 

@@ -1,1 +1,1 @@
-"""Files: atomic writes, safetensors, fingerprints, checkpoints, saved models."""
+"""Files: atomic writes, safetensors, fingerprints, run folders, saved models."""

@@ -1,18 +1,20 @@
-"""Files that are whole or not there: write aside, then rename."""
+"""Atomic writes: a file appears complete under its name, or not at all."""
 
 import errno
 import os
 import re
-import shutil
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Numpy reports a short write without a number.
-_NO_ROOM = (None, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+# Numpy reports a short write as a plain OSError without a number.
+_DISK_FULL = (None, errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+# A name that exists is never opened, and a symbolic link is never followed.
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
-def check_place(path: str | os.PathLike[str]) -> None:
+def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse a path that no file can be written to, before any work is done for it."""
     target = Path(path)
     if target.exists() and not target.is_file():  # a rename would replace a folder or a device
@@ -21,75 +23,63 @@ def check_place(path: str | os.PathLike[str]) -> None:
         raise FileNotFoundError(f"{target}: there is no folder {target.parent}; make it first")
 
 
+def new_temporary(folder: Path, suffix: str = "") -> Path:
+    """Create an empty file with a random name.
+
+    The suffix of the target is kept because numpy appends its own to names that lack it.
+    """
+    path = folder / f".nearkin-{secrets.token_hex(16)}.tmp{suffix}"
+    os.close(os.open(path, _NEW, 0o666))
+    return path
+
+
+def is_temporary(name: str) -> bool:
+    """Whether `new_temporary` could have made this file name."""
+    return re.fullmatch(r"\.nearkin-[0-9a-f]{32}\.tmp(\..*)?", name) is not None
+
+
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a path to write to; rename it to `path` if the block succeeds, remove it if not.
+def atomic_write(path: str | os.PathLike[str], temporaries: Path | None = None) -> Iterator[Path]:
+    """Give a temporary path to write to; rename it to `path` if the block succeeds.
+
+    Any number of threads and processes may write to one path: the last rename wins. A process
+    that is killed leaves its temporary behind. Beside a lone file nothing records whose that was,
+    so it stays; a run folder keeps `temporaries` in a folder of its own and empties that.
 
     Examples
     --------
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "a.txt"
-    >>> with replacing(target) as aside:
-    ...     _ = aside.write_text("whole")
+    >>> with atomic_write(target) as temporary:
+    ...     _ = temporary.write_text("complete")
     >>> target.read_text(), [p.name for p in target.parent.iterdir()]
-    ('whole', ['a.txt'])
+    ('complete', ['a.txt'])
     """
     target = Path(path)
-    check_place(target)
-    _sweep(target)
-    # The suffix stays, because numpy appends one of its own to names that lack it.
-    aside = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
+    check_target(target)
+    temporary = None
     try:
-        yield aside
-        with open(aside, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(aside, target)
+        temporary = new_temporary(temporaries or target.parent, target.suffix)
+        yield temporary
+        _flush(temporary, os.O_RDWR)
+        os.replace(temporary, target)
+        if os.name == "posix":  # the rename itself must survive a power cut
+            _flush(target.parent, os.O_RDONLY)
     except OSError as error:
-        if error.errno in _NO_ROOM:
+        if error.errno in _DISK_FULL and (error.errno or type(error) is OSError):
             raise OSError(
-                f"{target} could not be written ({error}): the disk is full; make room for it"
+                f"{target} could not be written ({error}): the disk is full; free some space"
             ) from error
         raise
     finally:
-        with suppress(FileNotFoundError):
-            aside.unlink()
+        if temporary is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
 
 
-def discard(folder: Path) -> None:
-    """Remove a folder that may be missing; nobody ever sees a part of it."""
-    _sweep(folder)
-    aside = folder.with_name(f".{folder.stem}.{os.getpid()}.part{folder.suffix}")
+def _flush(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
     try:
-        with suppress(FileNotFoundError):
-            os.rename(folder, aside)
-            shutil.rmtree(aside, ignore_errors=True)
-    finally:  # Ctrl-C may have come in between
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def is_aside(path: Path) -> bool:
-    """Whether a file is something that `replacing` was writing, or left when it was killed."""
-    return re.fullmatch(r"\..*\.\d+\.part(\..*)?", path.name) is not None
-
-
-def _sweep(target: Path) -> None:
-    """Remove what processes that were killed while they wrote `target` have left."""
-    name = re.compile(rf"\.{re.escape(target.stem)}\.(\d{{1,9}})\.part{re.escape(target.suffix)}")
-    with suppress(FileNotFoundError), os.scandir(target.parent) as entries:
-        for entry in entries:
-            found = name.fullmatch(entry.name)
-            if found and not _alive(int(found[1])):
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-                with suppress(OSError):
-                    os.unlink(entry.path)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's
-        return True
-    return True
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearkin.io import safetensors
 from nearkin.io.safetensors import FileFormatError
 
-FORMAT = 1
+FORMAT = 2
 
 _PLAIN = bool | int | float | str | None
 # What reading a header that is not as `save` wrote it can end in.
@@ -68,12 +68,17 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """
     if hasattr(model, "fit"):
         check_is_fitted(model, msg="%(name)s is not fitted; fit it before it is saved")
-    arrays: dict[str, NDArray[Any]] = {}
-    description = _describe(model, "", arrays)
+    arrays, description = describe(model)
     if not isinstance(description, dict):
         raise TypeError(f"model={model!r} is a {type(model).__name__}; give a fitted model")
     metadata = {"format": "nearkin", "version": str(FORMAT), "model": json.dumps(description)}
     safetensors.write(path, arrays, metadata)
+
+
+def describe(model: Any) -> tuple[dict[str, NDArray[Any]], Any]:
+    """The arrays of a model, and a description of the rest that JSON can hold."""
+    arrays: dict[str, NDArray[Any]] = {}
+    return arrays, _describe(model, "", arrays)
 
 
 def can_hold(value: Any) -> bool:
@@ -102,18 +107,21 @@ def load(path: str | os.PathLike[str], verify: bool | None = None) -> Any:
         raise FileFormatError(f"{path} is a safetensors file, but nearkin did not write it")
     try:
         version = int(metadata["version"])
-        if version <= FORMAT:
+        if version == FORMAT:
             return _restore_model(metadata["model"], arrays)
     except _DAMAGE as error:
         raise FileFormatError(f"{path} is damaged ({error!r}); save the model again") from None
+    age, remedy = ("newer", "upgrade nearkin")
+    if version < FORMAT:
+        age, remedy = "older", "it is too old: train the model again"
     raise FileFormatError(
-        f"{path} has format {version}, newer than the {FORMAT} this version of nearkin reads; "
-        "upgrade nearkin"
+        f"{path} has format {version}, {age} than the {FORMAT} that this version of nearkin reads; "
+        f"{remedy}"
     )
 
 
 def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Turn a value into JSON; arrays are put aside under their dotted name."""
+    """Turn a value into JSON; arrays are collected under their dotted name."""
     kind = type(value).__name__
     if kind in CLASSES and type(value).__module__ == CLASSES[kind]:
         return {"class": kind, "state": {
@@ -157,11 +165,11 @@ def _values(array: NDArray[Any], name: str) -> Any:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Parameters and learned attributes, without what only lives in a process."""
+    """Parameters and learned attributes, without what belongs to one process."""
     state = dict(vars(model))
     for name in [key for key in state if key.startswith("_cached") or key == "failed_"]:
         del state[name]  # an index that is built again, paths that belong to one run
-    for name in ("callback", "random_state", "cache_dir"):
+    for name in ("callback", "random_state"):
         if name in state and not isinstance(state[name], int):
             state[name] = None
     if type(state.get("sampling")).__name__ not in (*CLASSES, "str"):
@@ -173,23 +181,24 @@ def _restore_model(text: str, arrays: dict[str, NDArray[Any]]) -> Any:
     description = json.loads(text)
     if not isinstance(description, dict):
         raise TypeError(f"a {type(description).__name__} in place of a model")
-    return _restore(description, arrays)
+    return restore(description, arrays)
 
 
-def _restore(item: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+def restore(item: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """The model that `describe` has described."""
     if not isinstance(item, dict):
         return item
     if "class" in item:
         cls = getattr(import_module(CLASSES[item["class"]]), item["class"])
         model = cls.__new__(cls)
-        vars(model).update({key: _restore(v, arrays) for key, v in item["state"].items()})
+        vars(model).update({key: restore(v, arrays) for key, v in item["state"].items()})
         return model
     if "array" in item:
         return arrays[item["array"]]
     if "values" in item:
         return np.array(item["values"], dtype=item["dtype"])
     if "dict" in item:
-        return {key: _restore(value, arrays) for key, value in item["dict"]}
+        return {key: restore(value, arrays) for key, value in item["dict"]}
     if "tuple" in item:
-        return tuple(_restore(value, arrays) for value in item["tuple"])
-    return [_restore(value, arrays) for value in item["list"]]
+        return tuple(restore(value, arrays) for value in item["tuple"])
+    return [restore(value, arrays) for value in item["list"]]

@@ -1,9 +1,9 @@
 """The safetensors file format, read as memory maps and written without a second copy.
 
 A file is eight bytes of header length, a JSON header that gives each array's type, shape and
-place, and the arrays. The format's own library would hold everything in memory twice to write it,
-and copies to read; here a database of any size streams through. Tests read our files with the
-library and the library's files with this.
+offsets, and the arrays. The format's own library holds everything in memory twice to write it, and
+copies to read; here a database of any size streams through, by plain writes: on a full disk, a
+write to a memory map kills the process. Tests read our files with the library and its files here.
 
 The format has no checksum. Ours is an entry of the metadata, ``crc32``, for the whole file with
 that entry taken as zeros.
@@ -13,14 +13,15 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 
 _NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
           "I8": "|i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1",
@@ -28,23 +29,45 @@ _NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", 
 _DTYPES = {dtype: name for name, dtype in _NAMES.items()}
 _LARGEST_HEADER = 100_000_000
 _CHUNK = 32 << 20
-_VERIFIED = 1 << 30  # bytes of a file that is read, a second's work, to see whether it is whole
+_ALIGNMENT = 64  # of the first array: a cache line, and the widest vector register
+_VERIFIED = 1 << 30  # larger files are not read, at a second a gigabyte, unless asked for
 _UNKNOWN = "00000000"
 
 
 class FileFormatError(ValueError):
-    """The file is not what it should be."""
+    """The file is not in the format, or is damaged."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An array that is computed block by block while it is written."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    blocks: Callable[[], Iterable[NDArray[Any]]]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the array in the file."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+Arrays = Mapping[str, "NDArray[Any] | Stream"]
 
 
 def can_hold(dtype: np.dtype[Any]) -> bool:
-    """Whether the format has a name for such numbers."""
+    """Whether the format has a name for this type."""
     return dtype.newbyteorder("<").str in _DTYPES
 
 
-def write(
-    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
-) -> None:
-    """Write named arrays and string metadata; the file appears whole or not at all."""
+def write(path: str | os.PathLike[str], arrays: Arrays, metadata: Mapping[str, str]) -> None:
+    """Write named arrays and string metadata to a file, atomically."""
+    with atomic_write(path) as temporary:
+        write_to(temporary, arrays, metadata)
+
+
+def write_to(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
+    """Write named arrays and string metadata to a temporary file."""
     header: dict[str, Any] = {"__metadata__": {"crc32": _UNKNOWN, **metadata}}
     # Widest items first, so that every array starts at a multiple of its item size.
     names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
@@ -59,9 +82,9 @@ def write(
         }
         at = end
     text = json.dumps(header, ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-(8 + len(text)) % _ALIGNMENT)
     head = len(text).to_bytes(8, "little") + text
-    with replacing(path) as aside, open(aside, "wb") as file:
+    with open(path, "wb") as file:
         file.write(head)
         crc = zlib.crc32(head)
         for name in names:
@@ -74,15 +97,20 @@ def _entry(crc: str) -> bytes:
     return f'"crc32": "{crc}"'.encode()
 
 
-def _write_array(file: BinaryIO, array: NDArray[Any], crc: int) -> int:
+def _write_array(file: BinaryIO, array: NDArray[Any] | Stream, crc: int) -> int:
     """Append an array; return the checksum up to here."""
+    dtype = array.dtype.newbyteorder("<")
+    for block in array.blocks() if isinstance(array, Stream) else _chunks(array):
+        data = np.ascontiguousarray(block, dtype).tobytes()
+        file.write(data)
+        crc = zlib.crc32(data, crc)
+    return crc
+
+
+def _chunks(array: NDArray[Any]) -> Iterable[NDArray[Any]]:
     array = np.atleast_1d(array)
     step = max(1, _CHUNK // max(1, array.nbytes // max(1, len(array))))
-    for lo in range(0, len(array), step):
-        part = np.ascontiguousarray(array[lo : lo + step], array.dtype.newbyteorder("<")).tobytes()
-        file.write(part)
-        crc = zlib.crc32(part, crc)
-    return crc
+    return (array[lo : lo + step] for lo in range(0, len(array), step))
 
 
 def read(

@@ -1,4 +1,4 @@
-"""The course of a fit: what, beside M, decides how it goes on; and its way to a checkpoint."""
+"""The state of a fit beside M, and how it is written to and read from a run folder."""
 
 import math
 from collections.abc import Mapping
@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.io.checkpoint import Checkpoint
+from nearkin.io.run_folder import RunFolder
 from nearkin.learning.trainer import Progress, Trainer
 
 PATIENCE = 5  # epochs without a better held-out accuracy, as in scikit-learn's SGD
 
-_NAME = "learning"
+_PART = "learning"
 
 
 @dataclass
-class Course:
-    """How the epochs of a fit have gone."""
+class TrainingState:
+    """Progress of a fit: losses, stopping, the best matrix so far."""
 
     history: list[dict[str, float]] = field(default_factory=list)
     done: int = 0  # epochs of this fit
@@ -29,8 +29,8 @@ class Course:
     best_epochs: int = 0
     best_matrix: NDArray[np.float32] | None = None
 
-    def note(self, record: Mapping[str, float], learner: Trainer, tol: float) -> None:
-        """Take note of an epoch that is over, and decide whether it was the last."""
+    def update(self, record: Mapping[str, float], learner: Trainer, tol: float) -> None:
+        """Record a finished epoch, and decide whether it was the last."""
         self.done += 1
         before, loss = self.smoothed, record["loss"]
         self.smoothed = loss if math.isinf(before) else (before + loss) / 2
@@ -45,42 +45,40 @@ class Course:
         self.stopped = tol > 0 and self.since_best >= PATIENCE
 
 
-class Journal:
-    """Keeps learner and course in a checkpoint, and brings them back."""
+class CheckpointWriter:
+    """Writes the trainer and its state to a run folder, and restores them."""
 
     def __init__(
-        self, checkpoint: Checkpoint, made_from: Mapping[str, Any], learner: Trainer, course: Course
+        self, folder: RunFolder, inputs: Mapping[str, Any], learner: Trainer, state: TrainingState
     ) -> None:
-        self.checkpoint, self.made_from = checkpoint, made_from
-        self.learner, self.course = learner, course
-        learner.between = self.tick
+        self.folder, self.inputs = folder, inputs
+        self.learner, self.state = learner, state
+        learner.between = self.write_if_due
 
     def resume(self) -> None:
-        """Go back to the last write, if there is one."""
-        kept = self.checkpoint.read(_NAME, self.made_from)
+        """Restore the last checkpoint, if there is one."""
+        kept = self.folder.read(_PART, self.inputs)
         if kept is None:
             return
         arrays, notes = kept
         learner = self.learner
         learner.matrix = np.array(arrays["matrix"])
         learner.epochs, learner.taken = notes["epochs"], notes["taken"]
-        learner.initial_norm, learner.progress = (
-            notes["initial_norm"],
-            Progress(**notes["progress"]),
-        )
+        learner.initial_norm = notes["initial_norm"]
+        learner.progress = Progress(**notes["progress"])
         best = np.array(arrays["best_matrix"]) if "best_matrix" in arrays else None
-        vars(self.course).update(notes["course"], best_matrix=best)
+        vars(self.state).update(notes["state"], best_matrix=best)
 
-    def tick(self) -> None:
-        """Write if it is time."""
-        if self.checkpoint.due:
+    def write_if_due(self) -> None:
+        """Write a checkpoint if it is time."""
+        if self.folder.due:
             self.write()
 
     def write(self) -> None:
-        """Keep where learner and course stand: within an epoch, or between two."""
-        learner, course = self.learner, vars(self.course).copy()
+        """Write a checkpoint: within an epoch, or between two."""
+        learner, state = self.learner, vars(self.state).copy()
         arrays = {"matrix": learner.matrix}
-        best = course.pop("best_matrix")
+        best = state.pop("best_matrix")
         if best is not None:
             arrays["best_matrix"] = best
         notes = {
@@ -88,6 +86,6 @@ class Journal:
             "taken": learner.taken,
             "initial_norm": learner.initial_norm,
             "progress": asdict(learner.progress),
-            "course": course,
+            "state": state,
         }
-        self.checkpoint.write(_NAME, self.made_from, arrays, notes)
+        self.folder.write(_PART, self.inputs, arrays, notes)

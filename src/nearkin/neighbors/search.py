@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io.progress import track
+from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.neighbors.base import EXACT_ROWS, IndexDescription, blocks, build, check_index
 from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, query_neighbors, row_neighbors
 from nearkin.neighbors.shards import nearest_in_shards
@@ -27,7 +28,7 @@ def nearest(
     *,
     queries: ArrayLike | None = None,
     index: IndexDescription = "auto",
-    out: str | os.PathLike[str] | None = None,
+    folder: str | os.PathLike[str] | RunFolder | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Neighbors:
@@ -48,12 +49,12 @@ def nearest(
         with search parameters after a semicolon (``"IVF1024,Flat;nprobe=64"``); a name given to
         `register`; or ``"auto"``: exact up to 100,000 rows, then cells (``"auto;recall=0.9"``: at
         that recall).
-    out : path, optional
-        Folder for lists that do not fit into memory or take long: the search is split into
+    folder : path or nearkin.RunFolder, optional
+        For lists that do not fit into memory or take long: the search is split into
         shards, each written when it is done, and a second call resumes. The arrays returned are
         memory-mapped.
     n_jobs : int, optional
-        With `out`: workers that share the shards, through joblib.
+        With `folder`: workers that share the shards, through joblib.
     verbose : int
         Show a progress bar when positive.
 
@@ -68,14 +69,15 @@ def nearest(
     >>> indices.ravel().tolist(), distances.ravel().tolist()
     ([1, 0, 1], [1.0, 1.0, 2.0])
     """
-    if out is None:
+    place = as_run_folder(folder)
+    if not place.durable:
         return NeighborIndex(X, index).nearest(k, queries, verbose=verbose)
     if queries is not None:
-        raise ValueError("out= holds the lists of the rows of X; leave out queries, or out")
+        raise ValueError("folder= keeps the lists of the rows of X themselves; leave out queries")
     rows = as_rows(X, "X")
     _check_k(k, len(rows), exclude_self=True)
-    check_index(index)  # before a folder is made
-    return nearest_in_shards(rows, k, out, index, n_jobs, verbose)
+    check_index(index)  # before a folder is made for it
+    return nearest_in_shards(rows, k, place, index, n_jobs, verbose)
 
 
 class NeighborIndex:
@@ -154,11 +156,11 @@ def _checked_lists(indices: ArrayLike, n: int) -> NDArray[np.integer]:
 def clip_n_neighbors(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
     """Return `n_neighbors`, at most ``n - 1``, with a warning if it is lowered.
 
-    For a method that `fit` calls: the warning points at the caller of `fit`.
+    For a method that `fit` calls through another.
     """
     k = min(n_neighbors, n - 1)
     if k < n_neighbors:
-        warnings.warn(f"{name}={n_neighbors} but X has {n} rows; {k} are used", stacklevel=4)
+        warnings.warn(f"{name}={n_neighbors} but X has {n} rows; {k} are used", stacklevel=5)
     return k
 
 

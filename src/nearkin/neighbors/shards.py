@@ -1,11 +1,10 @@
-"""Neighbour lists in shards: separate jobs, each written when done, joined at the end.
+"""Neighbour lists in shards: separate jobs, each kept when done, joined at the end.
 
-The folder holds the index, then ``shard-0000.safetensors`` …, each written atomically, and at the
-end ``indices.npy`` and ``distances.npy``. A worker gets the folder and a shard's number.
+The run folder holds the index and the finished shards, and at the end one part, ``lists``, with
+``indices`` and ``distances``. A worker gets the folder and a number.
 """
 
-import json
-import os
+from collections.abc import Iterator
 from mmap import mmap
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,31 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from nearkin.io import safetensors
-from nearkin.io.atomic import replacing
-from nearkin.io.fingerprint import Digest, differences, words
+from nearkin.io.fingerprint import Digest, Fingerprint
 from nearkin.io.progress import track
+from nearkin.io.run_folder import RunFolder
 from nearkin.native.threads import limited, n_threads
-from nearkin.neighbors.base import Index, blocks, resolve
+from nearkin.neighbors.base import blocks, resolve
 from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, row_neighbors
 
 SHARD_ROWS = 16_384
 
+LISTS = "lists"
+_INDEX = "index"
+
 
 class Shards:
-    """One search on disk: rows, index, finished shards, finished lists."""
+    """One search in a run folder that is claimed."""
 
-    def __init__(self, folder: Path, rows: NDArray[np.float32], k: int, description: str) -> None:
-        self.folder, self.rows, self.k, self.description = folder, rows, k, description
-        self.back_end = resolve(description, len(rows))  # workers need not have registered it
+    def __init__(self, folder: RunFolder, rows: NDArray[np.float32], k: int, index: str) -> None:
+        self.folder, self.rows, self.k, self.description = folder, rows, k, index
+        self.back_end = resolve(index, len(rows))  # workers need not have registered it
         self.size, self.count = SHARD_ROWS, -(-len(rows) // SHARD_ROWS)
+        self.inputs = Fingerprint.of({"X": Digest(rows), "k": k, "index": index})
+        folder.begin(self.inputs)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Send workers the name of a mapped file instead of its content."""
+        """Workers map the file that the rows lie in; its content is not sent to them."""
         rows, state = self.rows, dict(self.__dict__)
         if isinstance(rows, np.memmap) and isinstance(rows.base, mmap):
             state["rows"] = str(rows.filename), rows.offset, rows.shape
@@ -46,93 +50,113 @@ class Shards:
             name, offset, shape = self.rows
             self.rows = np.memmap(name, np.float32, "r", offset, shape)
 
-    @property
-    def lists(self) -> tuple[Path, Path]:
-        """Paths of the finished lists."""
-        return self.folder / "indices.npy", self.folder / "distances.npy"
+    def lists(self) -> Neighbors | None:
+        """The finished lists, memory-mapped; None if there are none."""
+        kept = self.folder.read(LISTS, self.inputs)
+        return None if kept is None else (kept[0]["distances"], kept[0]["indices"])
 
-    def shard(self, n: int) -> Path:
-        """Path of shard `n`."""
-        return self.folder / f"shard-{n:04d}.safetensors"
+    def shard(self, n: int) -> dict[str, NDArray[Any]] | None:
+        """Rows, lists and distances of shard `n`; None if it is not finished."""
+        kept = self.folder.read(_shard(n), self.inputs)
+        return None if kept is None else kept[0]
 
-    def claim(self) -> None:
-        """Claim the folder, or refuse one that belongs to another search."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        note = self.folder / "search.json"
-        made_from = {"rows": Digest(self.rows), "k": self.k, "index": self.description}
-        if not note.exists():
-            if any(self.folder.iterdir()):
-                raise FileExistsError(
-                    f"out={str(self.folder)!r} is a folder with other things in it: give a new one"
-                )
-            with replacing(note) as aside:
-                aside.write_text(json.dumps(words(made_from)))
-        differing = differences(json.loads(note.read_text()), made_from)
-        if differing:
-            raise FileExistsError(
-                f"out={str(self.folder)!r} holds another search: {differing}. Nothing in it was "
-                "changed: give another folder, or remove this one"
-            )
+    def prepare(self) -> None:
+        """Build the index, if it is not there."""
+        self.index = self.folder.file(_INDEX, self.inputs, self._build)
 
-    def index(self) -> Index:
-        """Return the index, built by the first caller."""
-        path = self.folder / "index"
-        if not path.exists():
-            index = self.back_end(self.rows, self.description)
-            index.prepare(self.k)
-            with replacing(path) as aside:
-                index.save(aside)
-        return self.back_end.load(self.rows, path)
+    def _build(self, path: Path) -> None:
+        index = self.back_end(self.rows, self.description)
+        index.prepare(self.k)
+        index.save(path)
 
     def join(self) -> None:
-        """Join the shards, each list in the place of its row."""
-        shape = len(self.rows), self.k
-        for path, dtype, name in zip(self.lists, ("i4", "f4"), ("indices", "distances")):
-            with replacing(path) as aside:
-                whole = np.lib.format.open_memmap(aside, "w+", dtype, shape)
-                for n in range(self.count):
-                    arrays, _ = safetensors.read(self.shard(n))
-                    whole[arrays["at"]] = arrays[name]
-                whole.flush()
-        for path in [*map(self.shard, range(self.count)), self.folder / "index"]:
-            path.unlink()
+        """Write all lists in the order of the rows."""
+        shards = [found for n in range(self.count) if (found := self.shard(n)) is not None]
+        order = np.argsort(np.concatenate([shard["at"] for shard in shards]))
+
+        def stream(name: str, dtype: str) -> safetensors.Stream:
+            parts = [shard[name] for shard in shards]
+            shape = len(self.rows), self.k
+            return safetensors.Stream(
+                shape, np.dtype(dtype), lambda: _in_order(parts, order, self.size)
+            )
+
+        arrays = {"indices": stream("indices", "i4"), "distances": stream("distances", "f4")}
+        self.folder.write(LISTS, self.inputs, arrays)
+
+    def clear(self) -> None:
+        """Remove what the finished lists were made from."""
+        for n in range(self.count):
+            self.folder.remove(_shard(n))
+        self.folder.remove_file(_INDEX)
+
+
+def finished_lists(path: Path) -> NDArray[np.int32]:
+    """The indices that a finished search has left in a folder, memory-mapped."""
+    file = path / f"{LISTS}.safetensors"
+    if not file.exists():
+        raise FileNotFoundError(
+            f"{path} holds no {file.name}; give a folder in which 'nearkin neighbors' has ended"
+        )
+    return safetensors.read(file)[0]["indices"]
+
+
+def _shard(n: int) -> str:
+    return f"shard-{n:04d}"
+
+
+def _in_order(
+    shards: list[NDArray[Any]], order: NDArray[np.int64], size: int
+) -> Iterator[NDArray[Any]]:
+    """Rows of shards of `size` rows each, in blocks, in the order of their places in all shards."""
+    for lo, hi in blocks(len(order), SHARD_ROWS):
+        places = order[lo:hi]
+        block = np.empty((len(places), shards[0].shape[1]), shards[0].dtype)
+        by_shard = np.argsort(places)
+        changes = np.flatnonzero(np.diff(places[by_shard] // size)) + 1
+        for at in np.split(by_shard, changes):
+            block[at] = shards[places[at[0]] // size][places[at] % size]
+        yield block
 
 
 def nearest_in_shards(
     rows: NDArray[np.float32],
     k: int,
-    out: str | os.PathLike[str],
+    folder: RunFolder,
     index: str,
     n_jobs: int | None,
     verbose: int,
 ) -> Neighbors:
-    """Find the neighbours of all rows, in a folder from which a second call resumes."""
-    shards = Shards(Path(out), rows, k, index)
-    shards.claim()
-    if not all(path.exists() for path in shards.lists):
-        missing = [n for n in range(shards.count) if not shards.shard(n).exists()]
-        if missing:
-            shards.index()
-        found = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
-            delayed(find_shard)(shards, n, _threads_each(n_jobs)) for n in missing
-        )
-        for _ in track(found, "neighbours", total=len(missing), show=verbose > 0):
-            pass
-        shards.join()
-    indices, distances = (np.load(path, mmap_mode="r") for path in shards.lists)
-    return distances, indices
+    """Neighbour lists of all rows, in a folder from which a second call resumes."""
+    with folder.claim("nearest"):
+        shards = Shards(folder, rows, k, index)
+        if shards.lists() is None:
+            _find_missing(shards, n_jobs, verbose)
+            shards.join()
+        shards.clear()
+        lists = shards.lists()
+    if lists is None:
+        raise OSError(f"{folder.path} does not give back what was written there; check the disk")
+    return lists
 
 
-def _threads_each(n_jobs: int | None) -> int:
-    return n_threads() if n_jobs in (None, 1) else 1
+def _find_missing(shards: Shards, n_jobs: int | None, verbose: int) -> None:
+    missing = [n for n in range(shards.count) if shards.shard(n) is None]
+    if missing:
+        shards.prepare()
+    threads = n_threads() if n_jobs in (None, 1) else 1
+    found = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
+        delayed(find_shard)(shards, n, threads) for n in missing
+    )
+    for _ in track(found, "neighbours", total=len(missing), show=verbose > 0):
+        pass
 
 
 def find_shard(shards: Shards, n: int, threads: int) -> None:
-    """Find and write the lists of shard `n`; runs in a worker."""
-    if shards.shard(n).exists():
-        return
+    """Find and keep the lists of shard `n`; runs in a worker."""
+    rows = shards.rows
     with limited(threads):
-        index, rows = shards.index(), shards.rows
+        index = shards.back_end.load(rows, shards.index)
         order = np.arange(len(rows)) if index.order is None else index.order
         at = np.asarray(order[n * shards.size : (n + 1) * shards.size])
         parts = [
@@ -141,4 +165,4 @@ def find_shard(shards: Shards, n: int, threads: int) -> None:
         ]
     distances, indices = (np.concatenate(column) for column in zip(*parts))
     arrays = {"at": at, "indices": indices, "distances": distances}
-    safetensors.write(shards.shard(n), arrays, {})
+    shards.folder.worker().write(_shard(n), shards.inputs, arrays)

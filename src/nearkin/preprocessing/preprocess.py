@@ -1,6 +1,7 @@
 """Preprocess: centre, PCA, fractional whitening, unit length."""
 
 import os
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
+from nearkin.io.rows import write_all
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation.parameters import check_number
@@ -95,15 +97,18 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Return the preprocessed rows; with `out`, as a memory map of that ``.npy`` file."""
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
+        shape = rows.shape[0], len(self.directions_)
         if out is None:
-            return self._fill(np.empty((rows.shape[0], len(self.directions_)), np.float32), rows)
-        with replacing(out) as aside:
-            shape = rows.shape[0], len(self.directions_)
-            target = np.lib.format.open_memmap(aside, "w+", np.float32, shape)
-            self._fill(target, rows).flush()  # type: ignore[attr-defined]
+            made = np.empty(shape, np.float32)
+            for lo, block in self._blocks(rows):
+                made[lo : lo + len(block)] = block
+            return made
+        with atomic_write(out) as temporary:
+            write_all(temporary, shape, np.float32, (block for _, block in self._blocks(rows)))
         return np.load(out, mmap_mode="r")
 
-    def _fill(self, target: NDArray[np.float32], rows: Any) -> NDArray[np.float32]:
+    def _blocks(self, rows: Any) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Preprocessed rows, a block at a time, each with the number of its first row."""
         # A direction without variance is rounding noise, which whitening would amplify.
         floor = np.float32(1e-7) * self.variances_.max()
         with np.errstate(divide="ignore"):
@@ -112,12 +117,11 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             scale = np.where(self.variances_ > floor, scale, 0)
         directions = self.directions_ * scale[:, None]
         for lo, block in pca.row_blocks(rows):
-            part = target[lo : lo + len(block)]
-            project_rows(block - self.mean_, directions, out=part)
+            part = project_rows(block - self.mean_, directions)
             if self.unit_length:
                 length = np.linalg.norm(part, axis=1, keepdims=True)
                 part /= np.where(length > 0, length, 1)
-        return target
+            yield lo, part
 
     def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
         # float16 is accepted: blocks are converted one by one, not the whole array.

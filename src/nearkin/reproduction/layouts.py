@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.images.folder import SUFFIXES, ImageFolder
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 from nearkin.reproduction.setup import DataMissing
 
 Mask = NDArray[np.bool_]
@@ -190,7 +190,7 @@ def _is_image(path: Path) -> bool:
 def _listed(file: Path, rows: list[tuple[Path, str]]) -> ImageFolder:
     if not rows:
         raise DataMissing("not run: the folder holds no images in the official layout")
-    with replacing(file) as part, open(part, "w", encoding="utf-8", newline="") as lines:
+    with atomic_write(file) as part, open(part, "w", encoding="utf-8", newline="") as lines:
         csv.writer(lines).writerows([("path", "label"), *((p.resolve(), n) for p, n in rows)])
     return ImageFolder.from_csv(file)
 

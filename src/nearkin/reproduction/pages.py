@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.app import report
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 from nearkin.reproduction.results import Cell, Result, shown
 
 HEADER = ("what", "method", "paper", "ours, paper's settings", "ours, own settings")
@@ -93,7 +93,7 @@ def write_markdown(path: Path, results: list[Result], about: str) -> None:
     joined = "\n".join(text).rstrip() + "\n"
     while "\n\n\n" in joined:
         joined = joined.replace("\n\n\n", "\n\n")
-    with replacing(path) as part:
+    with atomic_write(path) as part:
         part.write_text(joined, encoding="utf-8")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 
 Number = float | str | None
 
@@ -65,7 +65,7 @@ class Result:
 
     def write(self, path: Path) -> None:
         """Everything as JSON."""
-        with replacing(path) as part:
+        with atomic_write(path) as part:
             part.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False))
 
 

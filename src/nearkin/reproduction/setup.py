@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearkin
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 
 
 class DataMissing(Exception):
@@ -49,7 +49,7 @@ class Setup:
             if found["made_with"] == note:
                 return found["value"]
         value = make()
-        with replacing(file) as part:
+        with atomic_write(file) as part:
             part.write_text(json.dumps({"made_with": note, "value": value}))
         return json.loads(json.dumps(value))
 
@@ -58,6 +58,6 @@ class Setup:
         file = self.cache / f"{name}.npy"
         if not file.exists():
             array = make()
-            with replacing(file) as part:
+            with atomic_write(file) as part:
                 np.save(part, array)
         return np.load(file, mmap_mode="r")

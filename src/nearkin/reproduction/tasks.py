@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import nearkin
 from nearkin.images.llc import LLC
-from nearkin.io.atomic import replacing
+from nearkin.io.atomic import atomic_write
 from nearkin.neighbors import nearest
 from nearkin.preprocessing import Preprocess
 from nearkin.reproduction import layouts
@@ -180,7 +180,7 @@ def _streamed(
 
 
 def _joined(path: Path, parts: list[Path], shape: tuple[int, int]) -> None:
-    with replacing(path) as aside:
+    with atomic_write(path) as aside:
         whole = np.lib.format.open_memmap(aside, "w+", np.float32, shape)
         for number, part in enumerate(parts):
             block = np.load(part)
@@ -191,5 +191,5 @@ def _joined(path: Path, parts: list[Path], shape: tuple[int, int]) -> None:
 
 
 def _save(path: Path, array: Any) -> None:
-    with replacing(path) as aside:
+    with atomic_write(path) as aside:
         np.save(aside, array)

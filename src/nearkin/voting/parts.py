@@ -1,6 +1,5 @@
 """Learners and preprocessing as parts of a larger estimator: copied, seeded, fitted, asked."""
 
-import os
 from reprlib import repr as short
 from typing import Any
 
@@ -10,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from nearkin.io.checkpoint import Checkpoint
+from nearkin.io.run_folder import RunFolder
 from nearkin.neighborhoods import NeighborLists
 
 Array = NDArray[np.float32]
@@ -44,29 +43,18 @@ def seeded(part: Any, rng: Any) -> Any:
     return part
 
 
-def apart(learner: Any) -> Any:
-    """A clone for the fit without the held-out rows, with a folder of its own for its files."""
-    learner = clone(learner)
-    if getattr(learner, "cache_dir", None):
-        learner.set_params(cache_dir=os.path.join(learner.cache_dir, "held-out"))
-    return learner
-
-
 def learn(
     learner: Any,
     rows: Array,
     y: ArrayLike,
     neighbors: NeighborLists | None,
+    folder: RunFolder,
     held: NDArray[np.bool_] | None = None,
-    keep: Checkpoint | None = None,
 ) -> Any:
     """Fit a learner without the held-out rows, which `neighbors` no longer mentions."""
-    keep = keep.part("learner") if keep else None
-    if keep and getattr(learner, "cache_dir", "none") is None:  # an ensemble has a way of its own
-        learner.set_params(cache_dir=keep.folder)
     if has_fit_parameter(learner, "neighbors"):
-        durable = keep and has_fit_parameter(learner, "checkpoint")
-        also = {"checkpoint": keep} if durable else {}
+        resumes = folder.durable and has_fit_parameter(learner, "folder")
+        also = {"folder": folder.sub("learner")} if resumes else {}
         return learner.fit(rows, y, neighbors=neighbors, **also)
     chosen = slice(None) if held is None else ~held
     return learner.fit(rows[chosen], np.asarray(y)[chosen])

@@ -1,4 +1,4 @@
-"""Rows on their way into a model: preprocessed, or taken as they were kept."""
+"""Rows on their way into a model: preprocessed, or read back from a run folder."""
 
 from typing import Any
 
@@ -7,32 +7,41 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin.io import models
-from nearkin.io.checkpoint import Checkpoint
-from nearkin.io.fingerprint import Digest, words
+from nearkin.io.fingerprint import Digest
+from nearkin.io.run_folder import RunFolder
 from nearkin.validation import memory
 from nearkin.voting.parts import is_fitted, seeded
 
 Array = NDArray[np.float32]
 
+_PART = "preprocessed"
 
-def prepared(preprocess: Any, rows: Any, rng: Any, keep: Checkpoint) -> tuple[Any, Array]:
-    """Fit the preprocessing, if it is not fitted, and apply it; or take what was kept."""
+
+def prepared(preprocess: Any, rows: Any, rng: Any, folder: RunFolder) -> tuple[Any, Array]:
+    """Fit the preprocessing, if it is not fitted, and apply it; or read what was kept."""
     if preprocess is None or is_fitted(preprocess):
         return preprocess, applied(preprocess, rows)
     unfitted = seeded(preprocess, rng)
-    path = keep.folder / "preprocessed.safetensors"
-    made_from = {"preprocess": unfitted, "X": Digest(*_arrays(rows))}
-    if keep and path.exists():
-        kept = models.load(path)
-        keep.compare(kept["made_from"], made_from)
-        return kept["preprocess"], kept["database"]
+    inputs = {"preprocess": unfitted, "X": Digest(*_arrays(rows))}
+    kept = _read(folder, inputs)
+    if kept is not None:
+        return kept
     _check_room(rows, unfitted)
     fitted = unfitted.fit(rows)
     database = applied(fitted, rows)
-    if keep and models.can_hold(fitted):
-        parts = {"preprocess": fitted, "database": database}
-        models.save(parts | {"made_from": words(made_from)}, path)
-        database = models.load(path)["database"]  # from memory to the file
+    if folder.durable and models.can_hold(fitted):
+        arrays, description = models.describe([fitted, database])
+        folder.write(_PART, inputs, arrays, {"model": description})
+        return _read(folder, inputs) or (fitted, database)  # mapped, to free memory
+    return fitted, database
+
+
+def _read(folder: RunFolder, inputs: dict[str, Any]) -> tuple[Any, Array] | None:
+    kept = folder.read(_PART, inputs)
+    if kept is None:
+        return None
+    arrays, notes = kept
+    fitted, database = models.restore(notes["model"], arrays)
     return fitted, database
 
 

@@ -11,9 +11,9 @@ from sklearn.model_selection import cross_val_score
 
 import nearkin
 from cutting import Cut, cut_at, cut_often
-from nearkin import SLDE, SLNE, Checkpoint, Preprocess, SoftVotingKNN
+from nearkin import SLDE, SLNE, Preprocess, RunFolder, SoftVotingKNN
 from nearkin.cli.app import app
-from nearkin.io.atomic import replacing
+from nearkin.io.marker import NAME
 from nearkin.learning import trainer
 from samples import blobs, slne
 
@@ -60,10 +60,10 @@ def test_the_same_bits(tmp_path, monkeypatch, settings):
     X, y = blobs(n=700, dims=20, spread=1.5)  # three blocks an epoch, a projection after two
     settings = EASY | settings
     whole = slne(**settings).fit(X, y)
-    keep = Checkpoint(tmp_path / "run", minutes=0)
-    cut_often(monkeypatch, (3, 2, 3), lambda: slne(**settings).fit(X, y, checkpoint=keep))
+    keep = RunFolder(tmp_path / "run", minutes=0)
+    cut_often(monkeypatch, (3, 2, 3), lambda: slne(**settings).fit(X, y, folder=keep))
     for _ in range(2):  # the second finds everything done
-        again = slne(**settings).fit(X, y, checkpoint=keep)
+        again = slne(**settings).fit(X, y, folder=keep)
         np.testing.assert_array_equal(again.matrix_, whole.matrix_)
         assert without_seconds(again.history_) == without_seconds(whole.history_)
         assert (again.n_epochs_, again.t_) == (whole.n_epochs_, whole.t_)
@@ -76,32 +76,32 @@ def test_warm_start_goes_on_from_a_checkpoint_too(tmp_path, monkeypatch):
     part = slne(warm_start=True, **EASY).fit(X, y)
     start, history = part.matrix_.copy(), list(part.history_)
     cut_at(monkeypatch, 3)
-    keep = Checkpoint(tmp_path, minutes=0)
+    keep = RunFolder(tmp_path, minutes=0)
     with pytest.raises(Cut):
-        part.fit(X, y, checkpoint=keep)
+        part.fit(X, y, folder=keep)
     part.matrix_, part.n_epochs_, part.t_, part.history_ = start, 3, 900, history
-    part.fit(X, y, checkpoint=keep)
+    part.fit(X, y, folder=keep)
     np.testing.assert_array_equal(part.matrix_, whole.matrix_)
     assert len(part.history_) == part.n_epochs_ == 6
 
 
 def test_more_epochs_go_on(tmp_path):
     X, y = blobs()
-    slne(**EASY).fit(X, y, checkpoint=tmp_path)
+    slne(**EASY).fit(X, y, folder=tmp_path)
     longer = EASY | {"max_epochs": 5}
     seen = []
     model = slne(callback=lambda epoch, _: seen.append(epoch), **longer)
-    model.fit(X, y, checkpoint=tmp_path)
+    model.fit(X, y, folder=tmp_path)
     np.testing.assert_array_equal(model.matrix_, slne(**longer).fit(X, y).matrix_)
     assert seen == [4, 5]
-    with pytest.raises(ValueError, match=r"max_epochs=3, but checkpoint=.* has 5 epochs behind it"):
-        slne(**EASY).fit(X, y, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"max_epochs=3, but folder=.* holds a fit of 5 epochs"):
+        slne(**EASY).fit(X, y, folder=tmp_path)
 
 
 def test_other_data_or_settings_are_refused_and_named(tmp_path):
     X, y = blobs()
-    slne(**EASY).fit(X, y, checkpoint=tmp_path)
-    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    slne(**EASY).fit(X, y, folder=tmp_path)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
     changed = X.copy()
     changed[150, 3] += 1e-6
     labels = y.copy()
@@ -114,43 +114,63 @@ def test_other_data_or_settings_are_refused_and_named(tmp_path):
         ({}, X, labels, "y differs"),
     ]:
         with pytest.raises(ValueError, match=message):
-            slne(**EASY | settings).fit(rows, truth, checkpoint=tmp_path)
+            slne(**EASY | settings).fit(rows, truth, folder=tmp_path)
     lists = np.roll(np.arange(300), -1)[:, None]
     with pytest.raises(ValueError, match="neighbors differs"):
-        slne(**EASY).fit(X, y, neighbors=lists, checkpoint=tmp_path)
-    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+        slne(**EASY).fit(X, y, neighbors=lists, folder=tmp_path)
+    assert {p: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match=r"holds files that no fit has kept there \(thesis.txt\)"):
-        slne(**EASY).fit(*blobs(), checkpoint=tmp_path)
-    Checkpoint(tmp_path).remove()
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
-    for wrong, message in [(3, "checkpoint=3 must be"), (tmp_path / "thesis.txt", "thesis.txt")]:
+@pytest.mark.parametrize("model", [slne(**EASY), SLDE(slne(**EASY)), SoftVotingKNN(slne(**EASY))])
+def test_a_folder_with_other_files_is_left_alone(tmp_path, model):
+    (tmp_path / "thesis.npy").write_text("mine")
+    with pytest.raises(ValueError, match=r"holds files that are not nearkin's \(thesis\.npy\)"):
+        model.fit(*blobs(), folder=tmp_path)
+    RunFolder(tmp_path).discard()
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.npy"]
+    for wrong, message in [(3, "folder=3 must be"), (tmp_path / "thesis.npy", "thesis.npy")]:
         with pytest.raises((ValueError, OSError), match=message):
-            slne(**EASY).fit(*blobs(), checkpoint=wrong)
-    with pytest.raises(ValueError, match="minutes=-1"):
-        Checkpoint(tmp_path, minutes=-1)
-    (tmp_path / "later").mkdir()
-    (tmp_path / "later" / "checkpoint.json").write_text('{"format": 99, "seed": 0}')
-    with pytest.raises(ValueError, match="has format 99"):
-        slne(**EASY).fit(*blobs(), checkpoint=tmp_path / "later")
+            model.fit(*blobs(), folder=wrong)
+    assert (tmp_path / "thesis.npy").read_text() == "mine"
 
 
-@pytest.mark.parametrize("learner", [SLNE(n_neighbors=10, max_epochs=3, tol=0), None])
+def test_a_folder_serves_one_kind_of_work(tmp_path):
+    X, y = blobs()
+    slne(**EASY).fit(X, y, folder=tmp_path)
+    with pytest.raises(ValueError, match=r"belongs to SLNE\.fit and cannot serve SLDE\.fit"):
+        SLDE(slne(**EASY), n_members=2).fit(X, y, folder=tmp_path)
+
+
+def test_a_damaged_checkpoint_is_made_again(tmp_path):
+    X, y = blobs()
+    whole = slne(**EASY).fit(X, y, folder=tmp_path).matrix_
+    for name in ("learning", "neighbors"):
+        path = tmp_path / f"{name}.safetensors"
+        damaged = bytearray(path.read_bytes())
+        damaged[-1] ^= 1
+        path.write_bytes(damaged)
+        with pytest.warns(UserWarning, match=f"{name}.safetensors is made again: .* is damaged"):
+            again = slne(**EASY).fit(X, y, folder=tmp_path).matrix_
+        np.testing.assert_array_equal(again, whole)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [SLNE(n_neighbors=10, max_epochs=3, tol=0), None,
+     SLDE(SLNE(n_neighbors=10, max_epochs=3, tol=0), n_members=2)],
+)  # fmt: skip
 def test_without_a_seed_the_folder_keeps_one(tmp_path, monkeypatch, learner):
     """None asks for any seed; a second start must draw the first one's."""
     X, y = blobs(n=700)
-    keep = Checkpoint(tmp_path, minutes=0)
+    keep = RunFolder(tmp_path, minutes=0)
     if learner is None:
         learner = SoftVotingKNN(SLNE(n_neighbors=10, max_epochs=3), preprocess=Preprocess(8))
     with monkeypatch.context() as patch:
         cut_at(patch, 5)
         with pytest.raises(Cut):
-            clone(learner).fit(X, y, checkpoint=keep)
-    model = clone(learner).fit(X, y, checkpoint=keep)
-    seed = json.loads((tmp_path / "checkpoint.json").read_text())["seed"]
+            clone(learner).fit(X, y, folder=keep)
+    model = clone(learner).fit(X, y, folder=keep)
+    seed = json.loads((tmp_path / NAME).read_text())["seed"]
     expected = clone(learner).set_params(random_state=seed).fit(X, y)
     one, two = (getattr(m, "similarity_", m).matrix_ for m in (model, expected))
     np.testing.assert_array_equal(one, two)
@@ -163,19 +183,19 @@ def test_the_classifier_keeps_rows_lists_and_both_fits(tmp_path, monkeypatch):
         SLNE(n_neighbors=10, max_epochs=2), preprocess=Preprocess(8), csls=0.5, random_state=0
     )
     whole = clone(model).fit(X, names)
-    first = clone(model).fit(X, names, checkpoint=tmp_path)
+    first = clone(model).fit(X, names, folder=tmp_path)
     files = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.safetensors")}
     assert files == {
-        "preprocessed.safetensors", "neighbors.safetensors", "learner/learning.safetensors",
-        "held-out/learner/learning.safetensors",
+        "preprocessed.safetensors", "neighbors.safetensors", "learner.learning.safetensors",
+        "held-out.learner.learning.safetensors",
     }  # fmt: skip
     cut_at(monkeypatch, 1)  # no step is taken again
-    again = clone(model).fit(X, names, checkpoint=tmp_path)
+    again = clone(model).fit(X, names, folder=tmp_path)
     for other in (first, again):
         np.testing.assert_array_equal(other.predict_proba(X), whole.predict_proba(X))
         assert other.vote_ == whole.vote_
     with pytest.raises(ValueError, match="X differs"):
-        clone(model).fit(X + 1, names, checkpoint=tmp_path)
+        clone(model).fit(X + 1, names, folder=tmp_path)
 
 
 def test_a_transformer_that_no_file_can_hold_is_done_again(tmp_path):
@@ -183,15 +203,15 @@ def test_a_transformer_that_no_file_can_hold_is_done_again(tmp_path):
 
     X, y = blobs(n=200)
     model = SoftVotingKNN(slne(**EASY), preprocess=StandardScaler(), vote="power", random_state=0)
-    one, two = (clone(model).fit(X, y, checkpoint=tmp_path).predict_proba(X) for _ in range(2))
+    one, two = (clone(model).fit(X, y, folder=tmp_path).predict_proba(X) for _ in range(2))
     np.testing.assert_array_equal(one, two)
 
 
 def test_members_in_progress_are_kept(tmp_path, monkeypatch):
     """The folder of an ensemble holds checkpoints while a member is learned, and none after."""
     X, y = blobs(n=700, dims=12, spread=1.5)
-    monkeypatch.setattr("nearkin.io.checkpoint.MINUTES", 0)
-    ensemble = SLDE(slne(**EASY), n_members=2, random_state=0, cache_dir=tmp_path)
+    folder = RunFolder(tmp_path, minutes=0)
+    ensemble = SLDE(slne(**EASY), n_members=2, random_state=0)
     taken = []
     take = trainer.Trainer.take
 
@@ -202,11 +222,11 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         cut_at(patch, 8)
         with pytest.raises(Cut):
-            clone(ensemble).fit(X, y)
-    assert (tmp_path / "unfinished-0000").is_dir()
+            clone(ensemble).fit(X, y, folder=folder)
+    assert (tmp_path / "unfinished-0000.learning.safetensors").exists()
     with monkeypatch.context() as patch:
         patch.setattr(trainer.Trainer, "take", counting)
-        model = clone(ensemble).fit(X, y)
+        model = clone(ensemble).fit(X, y, folder=folder)
     assert len(taken) == 2 * 9 - 7
     whole = SLDE(slne(**EASY), n_members=2, random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.matrix_, whole.matrix_)
@@ -214,36 +234,31 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
 
 
 def test_cross_validation_is_not_touched():
-    """A checkpoint is told to `fit`, so copies of an estimator share no folder."""
+    """The folder is given to `fit`, so copies of an estimator share none."""
     X, y = blobs(n=200)
     model = SoftVotingKNN(slne(**EASY), vote="power")
-    assert not [name for name in model.get_params() if "checkpoint" in name]
+    assert not [name for name in model.get_params() if "folder" in name]
     assert cross_val_score(model, X, y, cv=2, error_score="raise").min() > 0.5
 
 
-def test_what_a_killed_writer_left_is_swept(tmp_path):
-    target = tmp_path / "model.safetensors"
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    gone = tmp_path / f".model.{dead.pid}.part.safetensors"
-    others = [
-        tmp_path / f".model.{os.getppid()}.part.safetensors",  # at work, or might be
-        tmp_path / f".model2.{dead.pid}.part.safetensors",
-        tmp_path / ".model.part.safetensors",
-    ]
-    for path in [gone, *others]:
-        path.write_text("half")
-    with replacing(target) as aside:
-        aside.write_text("whole")
-    assert sorted(tmp_path.iterdir()) == sorted([target, *others])
+def test_a_model_that_is_written_into_the_folder_stays(tmp_path):
+    X, y = blobs()
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    work = tmp_path / "work"
+    work.mkdir()
+    out = work / "model.safetensors"
+    command = ["train", str(tmp_path / "data.npz"), "--epochs", "1"]
+    assert app([*command, "--folder", str(work), "--out", str(out)], standalone_mode=False) is None
+    assert [p.name for p in work.iterdir()] == ["model.safetensors"]
+    assert (nearkin.load(out).predict(X) == y).mean() > 0.5
 
 
-def test_ctrl_c_leaves_a_model_and_the_checkpoint(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_leaves_a_model_and_the_folder(tmp_path, monkeypatch, capsys):
     """The command saves what it has; given again, it goes on as if nothing had been."""
     X, y = blobs(n=700)
     np.savez(tmp_path / "data.npz", X=X, y=y)
     kept, command = tmp_path / "kept", ["train", str(tmp_path / "data.npz"), "--epochs", "3"]
-    durable = ["--checkpoint", str(kept), "--checkpoint-minutes", "0"]
+    durable = ["--folder", str(kept), "--checkpoint-minutes", "0"]
 
     def train(name, *options, code=None):
         ended = app([*command, "--out", str(tmp_path / name), *options], standalone_mode=False)
@@ -255,8 +270,8 @@ def test_ctrl_c_leaves_a_model_and_the_checkpoint(tmp_path, monkeypatch, capsys)
         cut_at(patch, 4, KeyboardInterrupt)
         assert not np.array_equal(train("cut.safetensors", *durable, code=130), whole)
     assert "interrupted" in capsys.readouterr().err
-    assert (kept / "checkpoint.json").exists()
+    assert (kept / NAME).exists()
     np.testing.assert_array_equal(train("cut.safetensors", *durable), whole)
     assert not kept.exists()
-    with pytest.raises(ValueError, match="--checkpoint keeps the work of one fit"):
+    with pytest.raises(ValueError, match="--folder keeps the work of one fit"):
         train("tuned.safetensors", "--tune", *durable)
