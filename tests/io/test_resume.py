@@ -20,6 +20,12 @@ from samples import blobs, slne
 EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0, "random_state": 0}
 
 
+@pytest.fixture(autouse=True)
+def _short_superblocks(monkeypatch):
+    """Several superblocks, and so several checkpoints, an epoch of few rows."""
+    monkeypatch.setattr(trainer, "superblock_blocks", lambda dims: 6)
+
+
 def test_killed_at_any_moment_it_ends_with_the_same_matrix(tmp_path):
     """SIGKILL in every stage and at random moments: see killing.py."""
     tests = str(Path(__file__).parents[1] / "helpers")

@@ -72,7 +72,7 @@ def test_a_registered_back_end_takes_settings(rows):
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_a_registered_back_end_in_shards(rows, tmp_path, monkeypatch, n_jobs):
     monkeypatch.setattr("nearkin.neighbors.shards.SHARD_ROWS", 150)
-    found = nearest(rows, 9, index="tree;eps=3", out=tmp_path / "near", n_jobs=n_jobs)
+    found = nearest(rows, 9, index="tree;eps=3", folder=tmp_path / "near", n_jobs=n_jobs)
     expected = nearest(rows, 9, index="tree;eps=3")
     np.testing.assert_array_equal(found[1], expected[1])
     np.testing.assert_array_equal(found[0], expected[0])
@@ -91,7 +91,7 @@ def test_a_registered_back_end_in_a_fit():
 
 def test_its_settings_are_checked_before_anything_is_written(rows, tmp_path):
     with pytest.raises(ValueError, match="no setting 'leaf'"):
-        nearest(rows, 3, index="tree;leaf=3", out=tmp_path / "near")
+        nearest(rows, 3, index="tree;leaf=3", folder=tmp_path / "near")
     assert not (tmp_path / "near").exists()
 
 

@@ -91,6 +91,8 @@ def mean_squared_length(X: Array, P: Array) -> float:
 def learn_member(members: Members, n: int, learner: Any) -> None:
     """Fit member `n` on its projected rows and keep it; runs in a worker, on one thread."""
     folder = members.folder.worker()
+    if folder.read(_member(n), members.inputs) is not None:
+        return  # a scheduler repeats tasks whose worker died after they were done
     shared, rows = _read(folder, _SHARED), _read(folder, _rows(n))["rows"]
     labels, held, voters = (np.array(shared[name]) for name in ("labels", "held", "voters"))
     unfinished = folder.sub(f"unfinished-{n:04d}")
