@@ -1,10 +1,12 @@
 # Two commands do everything on a machine that has python3 and make:
 #   make demo   the main job on data that ships with scikit-learn, and a report to look at
-#   make test   everything that guards the project
+#   make test   linters, types, layers and the tests of every day
+# and, before a release, make test-all: what takes minutes or a cluster, too, and every array access
+# of the compiled code checked.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint compiled setup clean
+.PHONY: demo test test-all lint compiled setup clean
 
 setup: .venv/ready
 
@@ -27,6 +29,13 @@ lint: setup
 test: setup
 	$(MAKE) --jobs=2 lint compiled
 	$(BIN)/python -m pytest -n 2
+
+# What is skipped is named, with the reason, at the end.
+test-all: setup
+	$(MAKE) --jobs=2 lint compiled
+	$(BIN)/python -m pytest -n 2 -m 'slow or not slow' -rs
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/boundscheck $(BIN)/python -m pytest -n 2 -rs \
+		tests/native tests/learning tests/neighbors tests/test_neighborhoods.py
 
 compiled: setup
 	$(BIN)/python -m nearkin.app.warmup

@@ -17,7 +17,7 @@ from nearkin.app.cluster import connected
 from samples import blobs
 
 pytest.importorskip("distributed")
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.slow
 
 DASK = [sys.executable, "-m", "dask"]
 
@@ -101,7 +101,6 @@ def test_an_unreachable_scheduler_is_said_within_seconds():
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.ray
 def test_ray_gives_the_same(tmp_path):
     ray = pytest.importorskip("ray", reason="needs the extra: pip install 'nearkin[ray]'")
     import joblib
