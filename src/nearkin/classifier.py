@@ -179,7 +179,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         lists = None if neighbors is None else checked_lists(neighbors, len(labels))
         if lists is None and len(labels) > 1 and self._needs_lists(fitted):
             lists = self._find_lists(fitted, folder)
-        # Ready-made lists are the learner's as they are; ours may be longer than it asked for.
+        # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.
         own = lists if neighbors is not None else cut(lists, self.similarity_)
         if self.vote == "auto" and calibration is None:
             self._calibrate_held_out(y, lists, own, fitted, rng, folder)
@@ -262,7 +262,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         return self.labels_
 
     def _measure(self) -> None:
-        """Note how long rows are, which closeness alone asks for: it takes reading them all."""
+        """Mean squared row length, which only plain neighbours need: it reads all rows."""
         self.scale_ = 1.0
         if self.similarity is None:
             lengths = np.einsum("nd,nd->n", self.database_, self.database_)
@@ -388,13 +388,13 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         step = max(1, min(4_096, _VOTE_CELLS // widest))
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
-            asked = queries[part]
-            indices = self._shortlist(asked) if lists is None else padded(lists[part])
-            scores = self._scores(asked, indices)
+            block = queries[part]
+            indices = self._shortlist(block) if lists is None else padded(lists[part])
+            scores = self._scores(block, indices)
             tally = self.vote_.tally(scores, self.labels_[indices], n_classes)
-            nobody = np.isneginf(scores).all(axis=1)
-            if nobody.any():  # then what is known is how frequent the classes are
-                tally[nobody] = np.bincount(self.labels_, minlength=n_classes)
+            no_voters = np.isneginf(scores).all(axis=1)
+            if no_voters.any():  # the class frequencies are all that is known
+                tally[no_voters] = np.bincount(self.labels_, minlength=n_classes)
             yield tally
 
     def predict(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> NDArray[Any]:

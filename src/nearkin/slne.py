@@ -210,19 +210,19 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             hub_limit=self._execution.hub_limit,
         )
         self._report_skipped(hoods, holdout.held, stacklevel=4)
-        learner = self._trainer(rows, hoods, seed)
+        trainer = self._trainer(rows, hoods, seed)
         state = TrainingState(self.history_)
 
-        def judge() -> float | None:
-            return holdout.accuracy(rows, labels, learner.matrix) if holdout else None
+        def validate() -> float | None:
+            return holdout.accuracy(rows, labels, trainer.matrix) if holdout else None
 
-        inputs = self._inputs(learner) | {"X": all_rows, "y": Digest(labels)}
-        checkpoints = CheckpointWriter(folder, inputs, learner, state)
+        inputs = self._inputs(trainer) | {"X": all_rows, "y": Digest(labels)}
+        checkpoints = CheckpointWriter(folder, inputs, trainer, state)
         checkpoints.resume()
         self._check_epochs(state, folder)
         self.history_ = state.history
         with serial_blas():
-            self._run(learner, judge, state, checkpoints)
+            self._run(trainer, validate, state, checkpoints)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -257,14 +257,14 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         hoods = neighborhoods(seen.neighbors, codes, hub_limit=self._execution.hub_limit)
         self._report_skipped(hoods, np.zeros(len(codes), bool), stacklevel=3)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        learner = self._trainer(seen.rows, hoods, seed, go_on=not first)
-        learner.taken, learner.visits = learner.t0, seen.affected(len(rows))
+        trainer = self._trainer(seen.rows, hoods, seed, proceed=not first)
+        trainer.taken, trainer.visits = trainer.t0, seen.affected(len(rows))
         with serial_blas():
-            record = self._epoch(learner)
+            record = self._epoch(trainer)
         self._warn_if_diverged(record, stacklevel=3)
         self._cached_seen, self.interrupted_ = seen, False
-        self._show(learner)
-        self._tell(record)
+        self._publish(trainer)
+        self._report_epoch(record)
         return self
 
     def _grown(self, rows: NDArray[np.float32], labels: NDArray[Any]) -> TrainingSet:
@@ -299,15 +299,15 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             | {name: execution[name] for name in ("order", "quantize", "index", "hub_limit")}
         )
 
-    def _inputs(self, learner: Trainer) -> dict[str, Any]:
+    def _inputs(self, trainer: Trainer) -> dict[str, Any]:
         """What determines the result of a fit, beside X and y."""
-        hoods = learner.hoods
+        hoods = trainer.hoods
         return self.settings() | {
-            "seed": learner.settings.seed,
-            "rows until M is complete": learner.superblock,
+            "seed": trainer.settings.seed,
+            "rows until M is complete": trainer.superblock,
             # Now, not when it is first asked for: the matrix is about to change.
-            "the matrix to start from": str(Digest(learner.matrix)),
-            "epochs before": learner.epochs,
+            "the matrix to start from": str(Digest(trainer.matrix)),
+            "epochs before": trainer.epochs,
             "neighbors": Digest(*(a for a in (*hoods.arrays, hoods.cells) if a is not None)),
         }
 
@@ -407,7 +407,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             )
 
     def _trainer(
-        self, rows: NDArray[np.float32], hoods: Neighborhoods, seed: int, go_on: bool | None = None
+        self,
+        rows: NDArray[np.float32],
+        hoods: Neighborhoods,
+        seed: int,
+        proceed: bool | None = None,
     ) -> Trainer:
         # Rows x/√scale with the given margin and step take the same steps as rows x with these.
         settings = Hyperparameters(
@@ -418,8 +422,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             quantize=self._quantizes(*rows.shape),
             seed=seed,
         )
-        go_on = self.warm_start and hasattr(self, "matrix_") if go_on is None else go_on
-        if go_on:
+        proceed = self.warm_start and hasattr(self, "matrix_") if proceed is None else proceed
+        if proceed:
             start = np.array(self.matrix_, np.float32, order="C")
             if start.shape[0] != rows.shape[1]:
                 raise ValueError(
@@ -439,51 +443,51 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def _run(
         self,
-        learner: Trainer,
-        judge: Callable[[], float | None],
+        trainer: Trainer,
+        validate: Callable[[], float | None],
         state: TrainingState,
         checkpoints: CheckpointWriter,
     ) -> None:
         self.interrupted_ = diverged = False
-        self._show(learner)
+        self._publish(trainer)
         try:
             while state.done < self.max_epochs and not state.stopped:
-                record = self._epoch(learner)
+                record = self._epoch(trainer)
                 diverged = diverged or self._warn_if_diverged(record, stacklevel=5)  # once a fit
-                self._show(learner)
-                accuracy = judge()
+                self._publish(trainer)
+                accuracy = validate()
                 if accuracy is not None:
                     record["validation"] = accuracy
-                state.update(record, learner, self.tol)
-                state.stopped = self._tell(record) or state.stopped
+                state.update(record, trainer, self.tol)
+                state.stopped = self._report_epoch(record) or state.stopped
             checkpoints.write()
         except KeyboardInterrupt:
             # Perhaps within a step: good enough to use, not to go on from, so it is not written.
-            learner.project()
-            self._show(learner)
+            trainer.project()
+            self._publish(trainer)
             self.interrupted_ = True
             warnings.warn(
-                f"interrupted in epoch {learner.epochs + 1}; what was learned so far is kept in "
+                f"interrupted in epoch {trainer.epochs + 1}; what was learned so far is kept in "
                 "matrix_, and warm_start=True goes on from it",
                 stacklevel=4,
             )
         if state.best_matrix is not None:
-            self.t_ -= (learner.epochs - state.best_epochs) * learner.n_visits
+            self.t_ -= (trainer.epochs - state.best_epochs) * trainer.n_visits
             self.matrix_, self.n_epochs_ = state.best_matrix, state.best_epochs
 
-    def _show(self, learner: Trainer) -> None:
-        self.matrix_, self.n_epochs_, self.t_ = learner.matrix, learner.epochs, learner.t0
+    def _publish(self, trainer: Trainer) -> None:
+        self.matrix_, self.n_epochs_, self.t_ = trainer.matrix, trainer.epochs, trainer.t0
 
-    def _epoch(self, learner: Trainer) -> dict[str, float]:
+    def _epoch(self, trainer: Trainer) -> dict[str, float]:
         began = time.perf_counter()
-        violation_rate, loss = learner.epoch()
-        if not np.isfinite(learner.matrix).all():
+        violation_rate, loss = trainer.epoch()
+        if not np.isfinite(trainer.matrix).all():
             raise FloatingPointError(
                 f"step_size={self.step_size} diverged: M is no longer finite after epoch "
-                f"{learner.epochs}; {self._advice}"
+                f"{trainer.epochs}; {self._advice}"
             )
         return {
-            "epoch": learner.epochs,
+            "epoch": trainer.epochs,
             "violation_rate": violation_rate,
             "loss": loss / self.scale_,
             "skipped": self.n_skipped_,
@@ -507,7 +511,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         )
         return True
 
-    def _tell(self, record: dict[str, float]) -> bool:
+    def _report_epoch(self, record: dict[str, float]) -> bool:
         """Report an epoch; whether the callback asks to stop."""
         execution = self._execution
         self.history_.append(record)
