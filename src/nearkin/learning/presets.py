@@ -10,8 +10,6 @@ from nearkin.learning.sampling import AllPairs, Hardest, RandomTarget, Softmax
 
 Preset = dict[str, Any]
 
-PAPER: Preset = {"sampling": Hardest(0.02), "n_neighbors": 50, "step_size": 0.2, "max_epochs": 20}
-
 # More columns than rows, as image descriptors have; and more rows than columns.
 WIDE: Preset = {"sampling": Hardest(), "n_neighbors": 400}
 TALL: Preset = {"sampling": Softmax(), "n_neighbors": 50}
