@@ -73,6 +73,8 @@ class Members:
         self.folder.remove(_SHARED)
         for n in range(self.count):
             self.folder.remove(_rows(n))
+        for n in self.finished():  # a worker may have died before it did so
+            self.folder.sub(_unfinished(n)).discard()
 
 
 def _member(n: int) -> str:
@@ -81,6 +83,10 @@ def _member(n: int) -> str:
 
 def _rows(n: int) -> str:
     return f"rows-{n:04d}"
+
+
+def _unfinished(n: int) -> str:
+    return f"unfinished-{n:04d}"
 
 
 def mean_squared_length(X: Array, P: Array) -> float:
@@ -92,9 +98,11 @@ def mean_squared_length(X: Array, P: Array) -> float:
 def learn_member(members: Members, n: int, learner: Any) -> None:
     """Fit member `n` on its projected rows and keep it; runs in a worker, on one thread."""
     folder = members.folder.worker()
+    if folder.read(_member(n), members.inputs) is not None:
+        return  # a scheduler repeats tasks whose worker died after they were done
     shared, rows = _read(folder, _SHARED), _read(folder, _rows(n))["rows"]
     labels, held, voters = (np.array(shared[name]) for name in ("labels", "held", "voters"))
-    unfinished = folder.sub(f"unfinished-{n:04d}")
+    unfinished = folder.sub(_unfinished(n))
     with limited(1):
         checkpoints = unfinished if folder.durable else RunFolder.nowhere()
         matrix = matrix_of(_fitted(learner, rows, labels, _graph(shared), checkpoints))
