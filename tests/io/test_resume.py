@@ -239,6 +239,25 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("unfinished*"))
 
 
+def test_a_worker_that_dies_after_its_member_is_kept_leaves_nothing(tmp_path, monkeypatch):
+    X, y = blobs(n=300, dims=12)
+    folder = RunFolder(tmp_path, minutes=0)
+    ensemble = SLDE(SLNE(**EASY), n_members=2, random_state=0)
+
+    def dies(self):
+        raise Cut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "discard", dies)
+        with pytest.raises(Cut):
+            clone(ensemble).fit(X, y, folder=folder)
+    assert list(tmp_path.glob("unfinished*"))
+    model = clone(ensemble).fit(X, y, folder=folder)
+    names = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
+    assert names == ["member-0000.safetensors", "member-0001.safetensors", NAME]
+    np.testing.assert_array_equal(model.matrix_, clone(ensemble).fit(X, y).matrix_)
+
+
 def test_cross_validation_is_not_touched():
     """The folder is given to `fit`, so copies of an estimator share none."""
     X, y = blobs(n=200)

@@ -72,6 +72,8 @@ class Members:
         self.folder.remove(_SHARED)
         for n in range(self.count):
             self.folder.remove(_rows(n))
+        for n in self.finished():  # a worker may have died before it did so
+            self.folder.sub(_unfinished(n)).discard()
 
 
 def _member(n: int) -> str:
@@ -80,6 +82,10 @@ def _member(n: int) -> str:
 
 def _rows(n: int) -> str:
     return f"rows-{n:04d}"
+
+
+def _unfinished(n: int) -> str:
+    return f"unfinished-{n:04d}"
 
 
 def mean_squared_length(X: Array, P: Array) -> float:
@@ -95,7 +101,7 @@ def learn_member(members: Members, n: int, learner: Any) -> None:
         return  # a scheduler repeats tasks whose worker died after they were done
     shared, rows = _read(folder, _SHARED), _read(folder, _rows(n))["rows"]
     labels, held, voters = (np.array(shared[name]) for name in ("labels", "held", "voters"))
-    unfinished = folder.sub(f"unfinished-{n:04d}")
+    unfinished = folder.sub(_unfinished(n))
     with limited(1):
         checkpoints = unfinished if folder.durable else RunFolder.nowhere()
         matrix = matrix_of(_fitted(learner, rows, labels, _graph(shared), checkpoints))

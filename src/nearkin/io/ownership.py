@@ -174,11 +174,13 @@ class Root:
             return
         record = self.claimed()
         self.remove_files([file for file in record.files if file.startswith(prefix)])
-        for about in (record.inputs, record.purposes):
-            for section in [name for name in about if name.startswith(prefix)]:
-                del about[section]
         self.clear_scratch(prefix)
-        self.save()
+        for about in (record.inputs, record.purposes):
+            known = [section for section in about if section.startswith(prefix)]
+            for section in known:
+                del about[section]
+            if known:
+                self.save()
 
     def clear_scratch(self, prefix: str, keep: Path | None = None) -> None:
         """Remove scratch folders whose names begin so, but for one."""
