@@ -17,7 +17,7 @@ import numpy as np
 import machine
 from learner import clustered, learner, one_run
 from nearkin.learning import blocks as learning_blocks
-from nearkin.learning.pipeline import BLOCK, make_workspace
+from nearkin.learning.superblocks import BLOCK, make_workspace
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.native.gemm import TILE_ROWS, multiply, pack
 from nearkin.neighborhoods import neighborhoods

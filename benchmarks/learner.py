@@ -5,8 +5,8 @@ Command: ``python benchmarks/learner.py`` (about fifteen minutes on two cores).
 The naive form is numpy, float32, all BLAS threads, the same neighbourhoods and the same order of
 rows: a vector-matrix product, the scores, and a rank-one update of M. Rows are drawn around random
 centres; those of the last table, the cost per row, are `made_up.py`'s. Neighbours are exact up to
-100,000 rows. "bytes" are those of a number that is compared: where it is 1, rows themselves are
-compared only where bytes leave a doubt. GB/s counts what is gathered to be compared, without these;
+100,000 rows. "bytes" are those of a number that is scored: where it is 1, the int8 codes are scored
+first, and float32 rows only within the error bound. GB/s counts what is gathered for the scores;
 GFLOP/s the matrix products; "limit" is the time that products at their peak and a random gather
 from as large an array on all cores would take one after the other, as a share of the time it took.
 """

@@ -4,7 +4,7 @@ Command: ``python benchmarks/scale.py --work DIR`` (hours, 25 GB of disk); ``--r
 the same table in minutes. Stopped, it goes on where it was. Rows are made up (`made_up.py` says
 how); their difficulty is the accuracy of plain kNN. Each line: seconds, peak of the process's own
 memory (pages of mapped files are not counted), and what came of it. Learning is timed with what is
-printed beside it: order of the rows, precision, batch size; ``--variants`` names others.
+printed beside it: order of the rows, precision; ``--variants`` names others.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from nearkin.io.atomic import atomic_write
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors import NeighborIndex, nearest, recall
-from nearkin.neighbors.partition import cells_of
+from nearkin.neighbors.kmeans import cells_of
 from nearkin.voting.votes import Vote, choose
 
 QUERIES, CHOOSE, VOTERS = 10_000, 2_000, 50

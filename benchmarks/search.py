@@ -34,7 +34,7 @@ import machine
 from made_up import World
 from nearkin.native.threads import limited
 from nearkin.neighbors import nearest
-from nearkin.neighbors.partition import ITERATIONS, Partition, kmeans
+from nearkin.neighbors.kmeans import ITERATIONS, Partition, kmeans
 
 Lists = tuple[np.ndarray, np.ndarray]  # distances, indices
 CHECKED, PROBES = 200, (1, 4, 16)

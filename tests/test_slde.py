@@ -20,7 +20,7 @@ from nearkin.ensemble import joint
 from nearkin.ensemble.members import learn_member, mean_squared_length
 from nearkin.native.threads import n_threads
 from nearkin.neighbors import nearest
-from nearkin.neighbors.partition import cells_of
+from nearkin.neighbors.kmeans import cells_of
 from nearkin.reproduction.baselines import LMNN
 from samples import blobs, slne
 

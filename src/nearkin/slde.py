@@ -36,7 +36,7 @@ from nearkin.learning.trainer import TINY
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors.base import check_index
-from nearkin.neighbors.partition import cells_of
+from nearkin.neighbors.kmeans import cells_of
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity

@@ -16,13 +16,13 @@ from sklearn.utils.validation import validate_data
 
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
+from nearkin.learning.checkpoints import CheckpointWriter, TrainingState
 from nearkin.learning.constraints import Constraint
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.incremental import TrainingSet
 from nearkin.learning.memory import fit_bytes, listed
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule
-from nearkin.learning.state import CheckpointWriter, TrainingState
 from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
 from nearkin.native.vectors import CACHE_BYTES

@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
 from nearkin.classifier import SoftVotingKNN
-from nearkin.io.progress import track
+from nearkin.io.progress_bar import track
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import MAX_HELD_OUT, held_out
 from nearkin.learning.presets import TUNE_CHANGES, TUNE_START

@@ -9,7 +9,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from nearkin import SLNE, SoftVotingKNN
 from nearkin.app.warmup import compile_all
-from nearkin.learning import objective, pipeline, step
+from nearkin.learning import objective, superblocks, step
 from nearkin.native import pairs, topk
 
 compile_all()

@@ -12,7 +12,7 @@ from nearkin.learning.blocks import Block
 from nearkin.learning.sampling import RULES
 from nearkin.native.quantize import quantize_rows
 from nearkin.neighbors import nearest
-from nearkin.neighbors.partition import Partition
+from nearkin.neighbors.kmeans import Partition
 from samples import blobs, slne
 
 

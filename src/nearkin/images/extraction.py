@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from nearkin.images.reading import Source
 from nearkin.images.store import Failures, Sink, opened
 from nearkin.io.fingerprint import TextDigest
-from nearkin.io.progress import track
+from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import as_run_folder
 
 Failed: TypeAlias = list[tuple[str, str]]  # path, reason

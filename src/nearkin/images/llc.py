@@ -18,7 +18,7 @@ from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import ImageError, Source, read_grey
 from nearkin.images.sift import DenseSIFT, Patches
 from nearkin.io.fingerprint import Digest
-from nearkin.io.progress import track
+from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder
 from nearkin.validation.parameters import check_number
 

@@ -1,4 +1,4 @@
-"""Rows held out from learning: every choice on training rows is made here.
+"""Rows held out from learning: what every choice on training rows is measured on.
 
 Held-out rows take no step and are nobody's target or impostor. They stay in the database, where
 their neighbours vote on them: leave-one-out on rows that M was fitted to is far too optimistic.

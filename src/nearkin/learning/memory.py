@@ -2,7 +2,7 @@
 
 Rows in a memory map are read through the page cache, which the system takes back when it is needed
 elsewhere; what counts is the process's own memory. The bytes were measured
-(``python benchmarks/memory.py`` compares) and quantized up.
+(``python benchmarks/memory.py`` compares) and rounded up.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.base import EXACT_ROWS
 from nearkin.neighbors.exact import DATABASE_BYTES, PRODUCT_BYTES
 from nearkin.neighbors.faiss import FaissIndex
+from nearkin.neighbors.kmeans import DIMS, TRAIN_ROWS_A_CELL
 from nearkin.neighbors.lists import QUERY_BLOCK
-from nearkin.neighbors.partition import DIMS, TRAIN_ROWS_A_CELL
 from nearkin.validation.memory import Stages
 
 DEGREE = 2  # edges a row after symmetrising, in units of k, at most; about 1.4 on real data

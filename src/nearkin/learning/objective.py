@@ -1,4 +1,7 @@
-"""The objective of SL-NE (Eq. 6): the hinge loss summed over all triplets."""
+"""The objective of SL-NE (Eq. 6): the hinge loss summed over all triplets.
+
+Its margin b is a parameter of the sampling rule (`learning.sampling`).
+"""
 
 from functools import partial
 
@@ -31,8 +34,9 @@ def edge_scores(
 
 def objective(graph: Graph, scores: NDArray[np.float32], margin: float) -> float:
     """Eq. 6 from the scores of all edges (`edge_scores`)."""
-    parts = in_threads(partial(_objective, graph, scores, margin), len(graph[0]) - 1)
-    return float(sum(parts))
+    losses = np.zeros(len(graph[0]) - 1)  # a sum by threads would depend on their number
+    in_threads(partial(_row_losses, graph, scores, margin, losses), len(losses))
+    return float(losses.sum())
 
 
 @jit
@@ -44,14 +48,12 @@ def _edge_scores(X, graph, Q, first, out, lo, hi):  # type: ignore[no-untyped-de
 
 
 @jit
-def _objective(graph, scores, margin, lo, hi):  # type: ignore[no-untyped-def]
+def _row_losses(graph, scores, margin, losses, lo, hi):  # type: ignore[no-untyped-def]
     indptr, _, n_targets = graph
-    total = 0.0
     for i in range(lo, hi):
         row = scores[indptr[i] : indptr[i + 1]]
         n_impostors = len(row) - n_targets[i]
         if n_targets[i] > 0 and n_impostors > 0:
             c = np.empty(len(row), np.float32)
             mean = apply_rule(_ALL_PAIRS, row, n_targets[i], margin, 0.0, c)
-            total += mean * n_targets[i] * n_impostors
-    return total
+            losses[i] = mean * n_targets[i] * n_impostors

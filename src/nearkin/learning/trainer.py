@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from nearkin.learning.blocks import BLOCK, Block
 from nearkin.learning.constraints import Constraint
 from nearkin.learning.execution import Order
-from nearkin.learning.pipeline import BLOCK as PIPELINE_BLOCK
-from nearkin.learning.pipeline import Workspace, make_workspace, run_superblock
 from nearkin.learning.sampling import SamplingRule
 from nearkin.learning.step import block_step
+from nearkin.learning.superblocks import BLOCK as PIPELINE_BLOCK
+from nearkin.learning.superblocks import Workspace, make_workspace, run_superblock
 from nearkin.native.barrier import run_team
 from nearkin.native.blas import multiply_into
 from nearkin.native.quantize import no_quantized_rows, quantize_rows
 from nearkin.native.threads import n_threads
 from nearkin.native.vectors import read_only
 from nearkin.neighborhoods import Neighborhoods
-from nearkin.neighbors.partition import cells_of
+from nearkin.neighbors.kmeans import cells_of
 
 # The products of the pipelined driver take one thread about as long as reading half of D² bytes of
 # neighbours. After a superblock, of fewer blocks where their products would take seconds, M is

@@ -18,7 +18,7 @@ from nearkin.io import safetensors
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.neighbors.base import Array, Index, blocks
 from nearkin.neighbors.exact import Exact, topk_by_products
-from nearkin.neighbors.partition import Partition
+from nearkin.neighbors.kmeans import Partition
 
 RECALL = 0.95
 SAMPLE_ROWS = 256

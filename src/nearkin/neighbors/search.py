@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearkin.io.progress import track
+from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.neighbors.base import EXACT_ROWS, IndexDescription, blocks, build, check_index
 from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, query_neighbors, row_neighbors

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nearkin.io import safetensors
 from nearkin.io.fingerprint import Digest, Fingerprint
-from nearkin.io.progress import track
+from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder
 from nearkin.native.threads import limited, n_threads
 from nearkin.neighbors.base import blocks, resolve

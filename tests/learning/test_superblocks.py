@@ -7,7 +7,8 @@ from agreement import agree
 from cutting import cut_often
 from nearkin import SLNE
 from nearkin.io.run_folder import RunFolder
-from nearkin.learning import pipeline, trainer
+from nearkin.learning import superblocks as superblocks_module
+from nearkin.learning import trainer
 from nearkin.learning.sampling import RULES
 from nearkin.native.barrier import barrier_wait
 from nearkin.native.quantize import quantize_rows
@@ -23,7 +24,9 @@ def superblocks(monkeypatch):
     monkeypatch.setattr(trainer, "superblock_blocks", lambda dims: 4)
     runs = []
     monkeypatch.setattr(
-        trainer, "run_superblock", lambda *args: runs.append(1) or pipeline.run_superblock(*args)
+        trainer,
+        "run_superblock",
+        lambda *args: runs.append(1) or superblocks_module.run_superblock(*args),
     )
     yield
     assert runs
@@ -83,7 +86,7 @@ def test_an_exception_in_a_visiting_thread_releases_the_others(superblocks, monk
         barrier_wait(visitor)
         barrier_wait(thread)
 
-    monkeypatch.setattr(pipeline, "_run_stages", fails)
+    monkeypatch.setattr(superblocks_module, "_run_stages", fails)
     X, y = blobs(n=300)
     with limited(2), pytest.raises(MemoryError, match="out of memory"):
         SLNE().fit(X, y)
