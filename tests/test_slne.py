@@ -559,3 +559,16 @@ def test_a_model_with_a_rule_of_the_users_own_can_be_saved(data, tmp_path):
     np.testing.assert_array_equal(again.matrix_, model.matrix_)
     with pytest.raises(ValueError, match="sampling=None"):  # its code is not in the file
         again.fit(*data)
+
+
+def test_indices_that_are_no_rows_are_refused(data):
+    X, y = data
+    model = SLNE(max_epochs=1).fit(X, y)
+    for lists in ([[300]], [[-2]], [[0.5]], [0], [[0], [1]], np.ma.masked_array([[9_999]], True)):
+        with pytest.raises(ValueError, match="neighbors"):
+            model.neighbor_scores(X[:1], X, lists)
+    for Z in (X[:, :5], X[0]):
+        with pytest.raises(ValueError, match="Z has shape"):
+            model.neighbor_scores(X[:1], Z, [[0]])
+    with pytest.raises(ValueError, match="masked array"):
+        SLNE().fit(X, y, neighbors=np.ma.masked_array(np.full((300, 2), 10**6), True))

@@ -197,9 +197,16 @@ def _as_array(neighbors: Any, n: int) -> NDArray[Any]:
         lists = np.asanyarray(neighbors)
     except ValueError:
         raise ValueError(f"neighbors holds lists of different lengths; {expected}") from None
+    refuse_masked(lists)
     if lists.ndim != 2 or len(lists) != n:
         raise ValueError(f"neighbors has shape {lists.shape}; {expected}")
     return lists
+
+
+def refuse_masked(lists: Any) -> None:
+    """Raise for a masked array: what is below its mask may be no row."""
+    if isinstance(lists, np.ma.MaskedArray):
+        raise ValueError("neighbors is a masked array; pass neighbors.filled(-1)")
 
 
 def check_range(indices: NDArray[Any], low: int, n: int, remark: str, among: str = "rows") -> None:

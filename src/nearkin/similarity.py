@@ -58,10 +58,17 @@ class BilinearSimilarity:
         return np.einsum("nd,nd->n", self.transform_query(pairs[:, 0]), self._rows(pairs[:, 1]))
 
     def neighbor_scores(
-        self, X: ArrayLike, Z: NDArray[np.float32], indices: NDArray[np.int32]
+        self, X: ArrayLike, Z: ArrayLike, neighbors: NeighborLists
     ) -> NDArray[np.float32]:
         """Similarity of each row of `X` with the rows of `Z` listed for it; −inf for ``-1``."""
-        return pairs.pair_scores(self.transform_query(X), Z, indices)
+        queries, stored = self.transform_query(X), np.asarray(Z, np.float32, order="C")
+        if stored.ndim != 2 or stored.shape[1] != queries.shape[1]:
+            raise ValueError(
+                f"Z has shape {stored.shape}; (m, {queries.shape[1]}) is expected: rows of as many "
+                "columns as X has"
+            )
+        lists = padded(as_voters(neighbors, len(queries), len(stored)))
+        return pairs.pair_scores(queries, stored, lists)
 
     @property
     def components_(self) -> NDArray[np.float32]:

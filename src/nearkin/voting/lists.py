@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearkin.neighborhoods import NeighborLists, as_lists, check_lists, check_range
+from nearkin.neighborhoods import NeighborLists, as_lists, check_lists, check_range, refuse_masked
 
 
 def checked_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
@@ -31,6 +31,7 @@ def as_voters(neighbors: NeighborLists, m: int, n: int) -> Any:
             )
         check_range(graph.indices, 0, n, "a graph omits missing neighbours", "stored rows")
         return graph
+    refuse_masked(neighbors)
     try:
         lists = np.asarray(neighbors)
     except ValueError:
