@@ -14,6 +14,7 @@ from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.search import nearest
+from nearkin.voting.lists import as_voters, padded
 
 
 def _is_psd(model: Any) -> bool:
