@@ -90,12 +90,17 @@ class ImageFolder:
             rows = list(_csv_rows(csv.reader(lines), file))
         if not rows:
             raise ValueError(f"path={str(path)!r}: no rows; expected lines of path,label")
-        twice = [name for name, times in Counter(name for name, _ in rows).items() if times > 1]
-        if twice:
+        repeated = [name for name, n in Counter(name for name, _ in rows).items() if n > 1]
+        if repeated:
             raise ValueError(
-                f"path={str(path)!r}: {len(twice)} images are listed more than once, "
-                f"{str(twice[0])!r} for one"
+                f"path={str(path)!r}: {len(repeated)} images are listed more than once, "
+                f"{str(repeated[0])!r} for one; list each image once"
             )
+        return cls.from_rows(rows)
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[tuple[Path, str]]) -> Self:
+        """Images from pairs of path and label, sorted by path."""
         folder = cls.__new__(cls)
         folder._set(sorted(rows))
         return folder
