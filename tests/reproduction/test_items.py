@@ -66,7 +66,7 @@ def test_every_item_writes_its_json_and_plots(done):
         assert "</svg>" in (data / "out" / f"{name}.svg").read_text()
 
 
-def test_the_papers_figures_stand_beside_ours(done):
+def test_results_hold_the_figures_of_the_paper_and_ours(done):
     data, *_ = done
     found = json.loads((data / "out" / "table3.json").read_text())
     cell = next(c for c in found["cells"] if c["what"] == "Caltech-101 top-1" and
@@ -82,7 +82,7 @@ def test_the_papers_figures_stand_beside_ours(done):
     assert {c["method"] for c in errors} >= {"PCA subspace", "SL-NE", "SL-DE"}
 
 
-def test_what_has_no_data_is_said_not_run(done):
+def test_missing_data_is_reported_as_not_run(done):
     data, _, printed = done
     wanted = f"not run: put Caltech-256 at {data / '256_ObjectCategories'}"
     for text in (printed, (data / "out" / "report.html").read_text()):
@@ -255,14 +255,14 @@ def test_claims_of_table_4_let_the_ensemble_be_better(slde, holds):
     assert found[text] is holds
 
 
-def test_differences_stand_in_brackets():
+def test_differences_are_in_brackets():
     cell = Cell("a", "b", 70.0, 60.0, 75.5)
     assert pages.cells_of(cell) == ("a", "b", "70.00", "60.00 (-10.00)", "75.50 (+5.50)")
     assert pages.cells_of(Cell("a", "b", None, 60.0))[2:] == ("–", "60.00", "–")
     assert pages.cells_of(Cell("a", "b", "linear (1)", 1.2))[2:4] == ("linear (1)", "1.20")
 
 
-def test_pages_keep_signs_harmless(tmp_path):
+def test_pages_escape_markup(tmp_path):
     result = Result("x", "T", [Cell("a|b", "<m>", 1.0, 2.0)], [Claim("c", None, "e")], ["<n>"])
     pages.write_html(tmp_path / "p.html", [(object(), result)], "about")
     page = (tmp_path / "p.html").read_text()

@@ -1,8 +1,8 @@
 """Table 4: top-1 errors on ILSVRC'10.
 
 Command: ``nearkin reproduce table4 --data DIR --folder RUN``; about six minutes on two cores for
-the substitute. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a day on
-two cores; they are computed block by block and resume.
+the substitute. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a
+day on two cores; they are computed block by block and resume.
 
 The paper: SL-NE 66.37 % is far below Retrieval (another system, not plain neighbours), the SVM
 and LMNN, and about as good as Mensink et al. with better features; SL-DE, ten blocks of 100
