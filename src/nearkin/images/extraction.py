@@ -3,6 +3,7 @@
 import hashlib
 import os
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -41,7 +42,7 @@ class UnreadableImages(ValueError):
         super().__init__("\n".join([text, *shown]))
 
 
-class ImageEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """An estimator that turns images into rows of features; a base class.
 
     Attributes
@@ -52,17 +53,17 @@ class ImageEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
     failed_: Failed
 
+    @abstractmethod
     def encode(self, sources: Sequence[Source]) -> tuple[NDArray[np.float32], Failures]:
         """Features of a few images, zero for those that failed, and why they did."""
-        raise NotImplementedError
 
+    @abstractmethod
     def chunk_shape(self) -> tuple[int, int]:
         """Images that a worker takes at a time, and the length of a feature vector."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inputs(self) -> dict[str, Any]:
         """What the features depend on beside the images."""
-        raise NotImplementedError
 
     def transform(
         self,

@@ -28,7 +28,7 @@ from nearkin.voting.votes import Vote
 HELD_OUT, WHITENING, VOTERS = 0.2, 0.5, 1_000
 POWERS = [Vote("power", p) for p in (1.0, 2.0, 3.0, 4.0, 6.0)]
 TOPS = [Vote("top", n) for n in (1.0, 3.0, 5.0, 10.0)]  # for plain neighbours
-SELECTION_ROWS = 20_000
+SELECTION_ROWS, PLAIN_FOLDS = 20_000, 3  # for plain neighbours
 # The rules learn different matrices; normalised, they can be added.
 SUMS = [("all",), ("hardest",), ("softmax",), ("all", "hardest"), ("all", "hardest", "softmax")]
 BLOCKS = 3  # of SL-DE
@@ -42,7 +42,7 @@ class Validation(NamedTuple):
     truth: NDArray[Any]
 
 
-def slne(task: Task, folds: int = 2) -> Score:
+def slne(task: Task, folds: int) -> Score:
     """SL-NE with the best rule, or sum of rules, and vote."""
     task = task.whitened(WHITENING)
     return _scored(task, *timed(lambda: _selected(task, _single, folds)))
@@ -126,11 +126,11 @@ def _vote(
     return max(trials, key=lambda trial: trial[0])
 
 
-def plain(task: Task, folds: int = 3) -> Score:
+def plain(task: Task) -> Score:
     """Plain nearest rows; selects the whitening, their number and the vote."""
 
     def work() -> tuple[Array, str]:
-        accuracy, vote, w, k = _plain_selection(task, folds)
+        accuracy, vote, w, k = _plain_selection(task)
         rows = task.whitened(w)
         near = nearest(rows.X, min(k, len(rows.X)), queries=rows.Q)[1]
         note = f"whitening {w:g}, k={k}, {vote.kind} {vote.sharpness:g}, {accuracy:.2f} held out"
@@ -139,7 +139,7 @@ def plain(task: Task, folds: int = 3) -> Score:
     return _scored(task, *timed(work))
 
 
-def _plain_selection(task: Task, folds: int) -> tuple[float, Vote, float, int]:
+def _plain_selection(task: Task) -> tuple[float, Vote, float, int]:
     """The best accuracy on held-out rows, with its vote, whitening and number of neighbours."""
     some = np.random.default_rng(0).permutation(len(task.X))[:SELECTION_ROWS]
     y, trials = task.y[some], []
@@ -147,7 +147,7 @@ def _plain_selection(task: Task, folds: int) -> tuple[float, Vote, float, int]:
         rows = task.whitened(w).X[some]
         for k in (20, 50, 100):
             parts = []
-            for fold in range(folds):
+            for fold in range(PLAIN_FOLDS):
                 held = held_out(y, HELD_OUT, np.random.default_rng([0, fold]))
                 X, Q = rows[~held], rows[held]
                 near = nearest(X, min(k, len(X)), queries=Q)[1]
