@@ -26,7 +26,7 @@ import caltech
 import machine
 from nearkin import Preprocess
 from nearkin.images import LLC, DenseSIFT, ImageFolder, OnnxEncoder
-from nearkin.images.coding import codes, max_pool, nearest_words, pyramid_cells
+from nearkin.images.llc_coding import codes, max_pool, nearest_words, pyramid_cells
 from nearkin.images.reading import read_grey
 
 Rows = list[tuple[str, str, str]]

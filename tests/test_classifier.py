@@ -330,7 +330,7 @@ def test_a_graph_votes_as_its_lists_do(kind, monkeypatch):
     row, place = np.nonzero(lists >= 0)
     entries = np.zeros(len(row))  # values do not count
     graph = kind(sparse.coo_array((entries, (row, lists[row, place])), shape=(50, 250)))
-    monkeypatch.setattr("nearkin.classifier._VOTE_CELLS", 150)  # several blocks of queries
+    monkeypatch.setattr("nearkin.classifier.VOTE_CELLS", 150)  # several blocks of queries
     for ask in (model.predict, model.predict_proba, model.predict_top):
         few = {"n": 3} if ask == model.predict_top else {}
         one, two = (ask(X[250:], neighbors=given, **few) for given in (graph, lists))
@@ -364,7 +364,7 @@ def test_lists_that_cannot_vote():
 def test_more_lists_than_queries_are_refused_in_every_block(monkeypatch):
     X, y = blobs(n=100)
     model = SoftVotingKNN(vote="power").fit(X, y)
-    monkeypatch.setattr("nearkin.classifier._VOTE_CELLS", 16)  # four queries a block
+    monkeypatch.setattr("nearkin.classifier.VOTE_CELLS", 16)  # four queries a block
     with pytest.raises(ValueError, match="one list for each of the 8"):
         model.predict(X[:8], neighbors=np.zeros((12, 2), int))
 
@@ -412,7 +412,7 @@ def test_bad_calibration(vote):
             SoftVotingKNN(vote=vote).fit(X, y, calibration=calibration)
 
 
-def test_bad_questions():
+def test_bad_queries():
     X, y = blobs(n=80)
     model = SoftVotingKNN(vote="power").fit(X, y)
     for call, message in [
@@ -433,7 +433,7 @@ def test_bad_questions():
     assert [Path(w.filename).name for w in told] == ["test_classifier.py"]
 
 
-def test_hub_correction_takes_off_the_mean_similarity_of_the_surroundings():
+def test_csls_subtracts_the_mean_similarity_of_the_neighbours():
     X, y = blobs(n=200)
     learner = SLNE(n_neighbors=10, max_epochs=2)
     model = SoftVotingKNN(learner, csls=0.5, vote="power", random_state=0).fit(X, y)
@@ -533,7 +533,7 @@ def test_without_a_similarity_unit_rows_have_their_cosine():
     np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
-def test_places_after_the_winners_go_to_those_who_are_near():
+def test_classes_without_votes_are_ranked_by_similarity():
     scores = np.array([[0.9, 0.8, 0.7, 0.2, 0.1]], np.float32)
     labels = np.array([[5, 5, 5, 3, 1]])
     tally = Vote("top", 3).tally(scores, labels, 6)[0]
@@ -549,7 +549,7 @@ def test_nothing_is_left_of_an_earlier_fit():
     assert not hasattr(model, "calibration_accuracy_")
 
 
-def test_rows_that_judge_do_not_vote_for_themselves():
+def test_held_out_rows_do_not_vote_for_themselves():
     """Lists as other tools give them begin with the row itself."""
     X, _ = blobs(n=300)
     y = np.random.default_rng(0).integers(0, 3, 300)  # nothing to learn
@@ -605,7 +605,7 @@ def test_preprocessing_that_stays_sparse():
     np.testing.assert_allclose(model.database_, X / np.abs(X).max(axis=0), rtol=1e-6)
 
 
-def test_shares_keep_the_order_of_the_votes():
+def test_probabilities_keep_the_order_of_the_votes():
     votes = np.array([[1e-12, 9e-12, -1, 0], [-1, -2, -3, -np.inf], [0, 0, 0, 0]], np.float32)
     shares = probabilities(votes)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)

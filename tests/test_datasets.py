@@ -52,7 +52,7 @@ def test_bad_files(files):
         "cut.npy": "not a whole .npy", "cut.npz": "cannot be used", "other.npz": "no array X",
         "cut.parquet": "not a whole parquet", "words.csv": "not a number", "empty.csv": "0 lines",
         "flat.npy": r"shape \(6,\)", "objects.npy": "not a whole .npy",
-        "labels.txt": "ending '.txt'",
+        "labels.txt": "suffix '.txt'",
     }.items():  # fmt: skip
         with pytest.raises(ValueError, match=message):
             datasets.read(files / name)

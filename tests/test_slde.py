@@ -237,7 +237,7 @@ def test_a_member_uses_one_thread(data, n_jobs):
     assert model.histories_ == [[1], [1]]
 
 
-class Suicidal(SLNE):
+class KilledOnce(SLNE):
     """Dies like a process that the operating system kills, once."""
 
     def fit(self, X, y, neighbors=None):
@@ -254,10 +254,10 @@ def test_a_killed_worker_is_named_and_the_fit_resumes(data, tmp_path, monkeypatc
     joblib.externals.loky.get_reusable_executor().shutdown(wait=True)  # workers see the variable
     settings = {"n_members": 4, "random_state": 0, "n_jobs": 2}
     with pytest.raises(RuntimeError, match=r"worker process died.*of 4 members are kept"):
-        SLDE(Suicidal(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
+        SLDE(KilledOnce(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
     left = {p.name[:6] for p in (tmp_path / "run").iterdir() if p.suffix == ".safetensors"}
     assert left <= {"member"}
-    again = SLDE(Suicidal(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
+    again = SLDE(KilledOnce(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
     whole = SLDE(slne(**EASY), n_members=4, random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.matrix_, whole.matrix_)
 
@@ -319,7 +319,8 @@ def test_interrupt_keeps_whole_joint_updates(data, monkeypatch):
     X, y = data
     settings = {"n_members": 3, "random_state": 0}
     plain = SLDE(slne(**EASY), **settings).fit(X, y)
-    monkeypatch.setattr(joint, "_epoch", interrupted_at(3, joint._epoch))
+    # The objective is computed before and after each update: in the third.
+    monkeypatch.setattr(joint, "objective", interrupted_at(6, joint.objective))
     with pytest.warns(UserWarning, match="2 joint updates are kept"):
         cut = SLDE(slne(**EASY), joint_epochs=5, **settings).fit(X, y)
     assert [entry["member"] for entry in cut.joint_history_] == [0, 1]
@@ -444,7 +445,7 @@ def test_a_block_without_anything_in_it_is_named():
 
 
 @pytest.mark.parametrize("factor", [1e30, 0])
-def test_rows_beyond_float32_are_told_of_as_by_slne(data, factor):
+def test_rows_beyond_float32_raise_the_error_of_slne(data, factor):
     X, y = data
     told = []
     for model in (SLNE(), SLDE(n_members=2)):
@@ -454,7 +455,7 @@ def test_rows_beyond_float32_are_told_of_as_by_slne(data, factor):
     assert told[0] == told[1]
 
 
-def test_one_class_is_told_of_alike(data):
+def test_one_class_is_reported_as_by_slne(data):
     X, y = data
     for model in (SLNE(), SLDE(), LMNN()):
         with pytest.raises(ValueError, match="y holds one class; at least two classes are needed"):

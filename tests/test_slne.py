@@ -191,7 +191,7 @@ def with_cell(value):
         (with_cell(np.nan), blobs(n=40)[1], "NaN"),
         (with_cell(np.inf), blobs(n=40)[1], "infinity"),
         (np.zeros((0, 4)), [], "0 sample"),
-        (np.ones((1, 4)), [0], "1"),
+        (np.ones((1, 4)), [0], r"1 sample.* minimum of 2"),
         (blobs(n=40)[0], np.zeros(40), "one class"),
         (blobs(n=40)[0], np.arange(40), "single row"),
         (np.zeros((40, 4)), np.arange(40) % 2, "only zero vectors"),

@@ -8,7 +8,6 @@ from sklearn.neighbors import KNeighborsClassifier
 import nearkin
 from nearkin import SLNE, Execution, SoftVotingKNN, tune
 from nearkin.learning.trainer import Trainer
-from nearkin.tuning import _drawn
 
 X, y = load_wine(return_X_y=True)
 X_TRAIN, X_TEST, Y_TRAIN, Y_TEST = train_test_split(X, y, stratify=y, random_state=0)
@@ -25,12 +24,27 @@ def test_beats_plain_neighbours_on_rows_it_has_not_seen(tuned):
     assert tuned.score(X_TEST, Y_TEST) > max(plain)
 
 
-def test_trials_hold_plain_neighbours_and_the_winner(tuned):
-    plain = [trial["accuracy"] for trial in tuned.trials_ if trial["learner"] == "plain"]
-    best = max(trial["accuracy"] for trial in tuned.trials_)
-    assert plain
-    assert best >= max(plain)
-    assert {"preprocess", "epochs", "vote", "sharpness", "seconds"} <= set(tuned.trials_[0])
+def test_the_model_has_the_settings_of_the_better_finalist(tuned):
+    """The last trials are plain neighbours, some learners, and the best one with more epochs."""
+    finalists = [t for t in tuned.trials_ if t["learner"] == "plain"][-1], tuned.trials_[-1]
+    assert tuned.trials_[-1]["learner"] != "plain"
+    best = max(finalists, key=lambda trial: trial["accuracy"])
+    assert (tuned.similarity is None) == (best["learner"] == "plain")
+    assert (tuned.vote.kind, tuned.vote.sharpness) == (best["vote"], best["sharpness"])
+    assert (tuned.n_neighbors, tuned.csls) == (best["n_neighbors"], best["csls"])
+    assert " ".join(repr(tuned.preprocess).split()) == best["preprocess"]
+    if tuned.similarity is not None:
+        assert tuned.similarity.max_epochs == best["epochs"]
+        given = tuned.similarity.get_params(deep=False)
+        assert {name: given[name] for name in best["learner"]} == best["learner"]
+
+
+def test_plain_neighbours_win_where_there_is_nothing_to_learn():
+    """Nested rings: no bilinear similarity is better than the nearest rows."""
+    rng = np.random.default_rng(0)
+    angle, ring = rng.uniform(0, 2 * np.pi, 300), rng.integers(0, 6, 300)
+    rows = ((1 + ring) * np.stack([np.cos(angle), np.sin(angle)])).T
+    assert tune(rows, ring % 2, random_state=0).similarity is None
 
 
 def test_fitted_on_all_rows(tuned):
@@ -84,11 +98,11 @@ def test_the_tuned_model_can_be_saved(tuned, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [(1, "after 2 candidates; the best was .*learner plain"), (200, "after .* accuracy 1.0")],
 )
 @pytest.mark.filterwarnings("error")
-def test_an_interrupt_ends_the_search(call, told, monkeypatch):
+def test_an_interrupt_ends_the_search(call, message, monkeypatch):
     """Whichever fit it falls into, though the learner would keep what it has."""
     calls = []
 
@@ -99,7 +113,7 @@ def test_an_interrupt_ends_the_search(call, told, monkeypatch):
         return take(learner)
 
     monkeypatch.setattr(Trainer, "epoch", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=told):
+    with pytest.raises(KeyboardInterrupt, match=message):
         tune(X_TRAIN, Y_TRAIN, max_rows=40, random_state=0)
     assert len(calls) == call
 
@@ -132,13 +146,12 @@ def test_an_interrupt_of_the_last_fit_keeps_what_was_learned(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "labels", [np.r_[np.ones(5, int), np.zeros(995, int)], np.arange(999) // 3], ids=["one", "many"]
+    ("labels", "rows"),  # drawn class by class, of none more than half
+    [(np.r_[np.ones(5, int), np.zeros(995, int)], 5 + 30), (np.arange(999) // 3, 60)],
+    ids=["one", "many"],
 )
-def test_few_rows_of_odd_classes_can_be_tuned_on(labels):
+def test_few_rows_of_one_large_or_many_small_classes(labels, rows):
     X = np.random.default_rng(0).normal(size=(len(labels), 4)).astype(np.float32)
-    for seed in range(3):
-        drawn = _drawn(labels, 60, np.random.default_rng(seed))
-        assert len(drawn) <= 60
-        assert len(np.unique(labels[drawn])) > 1
-        assert np.bincount(labels[drawn]).max() >= 3
-    assert tune(X, labels, max_rows=60, random_state=0).predict(X[:3]).shape == (3,)
+    model = tune(X, labels, max_rows=60, random_state=0)
+    assert model.trials_[0]["rows"] == rows
+    assert len(model.database_) == len(labels)

@@ -43,7 +43,7 @@ from nearkin.voting.votes import KINDS, Vote, VoteName
 Array = NDArray[np.float32]
 
 CALIBRATION_FRACTION = 0.1
-_VOTE_CELLS = 1 << 24
+VOTE_CELLS = 1 << 24
 
 
 class SoftVotingKNN(ClassifierMixin, BaseEstimator):
@@ -385,7 +385,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             lists = as_voters(neighbors, len(queries), len(self.database_))
         n_classes = len(self.classes_)
         widest = max(n_classes, self.n_neighbors if lists is None else longest(lists))
-        step = max(1, min(4_096, _VOTE_CELLS // widest))
+        step = max(1, min(4_096, VOTE_CELLS // widest))
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
             block = queries[part]

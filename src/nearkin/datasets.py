@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 PathLike = str | os.PathLike[str]
 
 _BLOCK_ROWS = 16_384
+# What numpy raises on a damaged archive.
+_DAMAGED = (ValueError, OSError, EOFError, AttributeError, TypeError, BadZipFile, ZlibError)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def read(
         raise FileNotFoundError(f"{path} does not exist; give a .npy, .npz, .parquet or .csv file")
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise ValueError(f"{path} has the ending {path.suffix!r}; one of {', '.join(_READERS)} is "
+        raise ValueError(f"{path} has the suffix {path.suffix!r}; one of {', '.join(_READERS)} is "
                          "expected")  # fmt: skip
     rows, own = reader(path, label_column)
     found = own if labels is None else read_labels(labels)
@@ -110,15 +112,7 @@ def read_archive(path: PathLike) -> dict[str, NDArray[Any]]:
             return dict(file)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist; give an .npz file") from None
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        AttributeError,
-        TypeError,
-        BadZipFile,
-        ZlibError,
-    ) as reason:
+    except _DAMAGED as reason:
         raise ValueError(
             f"{path} cannot be used ({reason}); a whole .npz file of arrays is expected"
         ) from None

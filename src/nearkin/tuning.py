@@ -1,9 +1,9 @@
-"""Choose every setting on held-out training rows, then fit on all of them.
+"""Select every setting on held-out training rows, then fit on all of them.
 
 The search is greedy, one group of settings after the other: first the preprocessing, which
-decides who is near whom, then the learner, then the shortlist and the vote. A candidate learns
-on some of the rows and is judged by its votes on the others, after every epoch, so that the
-number of epochs comes with it. Candidates with the same preprocessing share its neighbour lists.
+determines the neighbours, then the learner, then the shortlist and the vote. A candidate learns
+on some of the rows and is scored by its votes on the others after every epoch, which selects the
+number of epochs, too. Candidates with the same preprocessing share its neighbour lists.
 """
 
 import time
@@ -23,7 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from nearkin.classifier import SoftVotingKNN
 from nearkin.io.progress_bar import track
 from nearkin.learning.execution import Execution
-from nearkin.learning.holdout import MAX_HELD_OUT, held_out
+from nearkin.learning.holdout import MAX_HELD_OUT, held_out, sample
 from nearkin.learning.presets import TUNE_CHANGES, TUNE_START
 from nearkin.native.pairs import pair_scores
 from nearkin.neighbors.search import NeighborIndex
@@ -41,16 +41,16 @@ Labels = NDArray[np.int64]
 Settings = dict[str, Any]
 
 HELD_OUT = 0.2
-# Few rows are split again until so many have been judged, for the preprocessing and for the
-# learner, whose candidates differ by less and whose trials need no search for neighbours ...
-FEW_HELD_OUT, MANY_HELD_OUT = 3_000, 8_000
-MOST_SPLITS = 5  # ... or so often
+# Few rows are split repeatedly until this many were held out. Learners need more of them: they
+# differ by less than preprocessings, and their trials need no neighbour search.
+PREPROCESSING_HELD_OUT, LEARNER_HELD_OUT = 3_000, 8_000
+MAX_SPLITS = 5
 LEARNER_FACTOR = 3
 PATIENCE = 3  # epochs without a better accuracy
-EPOCHS, MOST_EPOCHS = 8, 30  # of a candidate, of the best one
-LONGEST = 100  # neighbour list of any candidate
+EPOCHS, FINAL_EPOCHS = 8, 30  # at most, of a candidate and of the best one
+MAX_NEIGHBORS = 100
 CSLS_WEIGHTS = (0.0, 0.25, 0.5)
-QUICK_SHORTLIST, SHORTLISTS = 50, (10, 20, 50, LONGEST)
+QUICK_SHORTLIST, SHORTLISTS = 50, (10, 20, 50, MAX_NEIGHBORS)
 QUICK_VOTES = ("softmax",)
 PLAIN_VOTERS = (1, 3, 5, 7, 9, 15)
 
@@ -58,9 +58,9 @@ WHITENING = (0.0, 0.25, 0.5, 1.0)
 COMPONENTS = (50, 200)
 START_COMPONENTS = 100
 BANDWIDTHS = (0.7, 1.0, 1.5)
-# Random features stand for a Gaussian kernel well only where there are few dimensions: measured,
-# letter (16) 3.9 → 2.1 % error, USPS (60) no better.
-MOST_LIFTED = 64
+# Random features approximate a Gaussian kernel well only in few dimensions: measured, letter (16)
+# 3.9 → 2.1 % error, USPS (60) no better.
+MAX_FOURIER_DIMS = 64
 
 
 def tune(
@@ -71,11 +71,11 @@ def tune(
     random_state: int | np.random.RandomState | None = None,
     verbose: int = 0,
 ) -> SoftVotingKNN:
-    """Return a fitted classifier whose settings were all chosen on held-out rows of `X`.
+    """Return a fitted classifier whose settings were all selected on held-out rows of `X`.
 
-    Plain nearest neighbours are among the candidates, so that learning is kept only where it
-    pays. Ctrl-C ends the search, with the best settings so far in what `KeyboardInterrupt` says;
-    in the last fit, on all rows, it ends the fit, as `SLNE` does.
+    Plain nearest neighbours are among the candidates, so that learning is used only where it
+    helps. Ctrl-C ends the search; the message of the `KeyboardInterrupt` has the best settings
+    that were found. In the last fit, on all rows, it ends the fit as for `SLNE`.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def tune(
     y : (n,) array-like
         Labels; some class needs three rows, of which one can be held out.
     max_rows : int
-        Of more rows than this, so many are drawn to choose the preprocessing, and at most three
-        times as many to choose the learner and the vote.
+        Rows drawn to select the preprocessing, if there are more; three times as many are drawn to
+        select the learner and the vote.
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a bar, 2 prints a line for each candidate.
@@ -106,15 +106,15 @@ def tune(
     check_number("max_rows", max_rows, 6, whole=True)
     rows, labels = _checked(X, y)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    few = _drawn(labels, max_rows, np.random.default_rng(seed))
-    search = _Search(rows[few], labels[few], seed, verbose, FEW_HELD_OUT)
+    few = _sample(labels, max_rows, np.random.default_rng(seed))
+    search = _Search(rows[few], labels[few], seed, verbose, PREPROCESSING_HELD_OUT)
     try:
         start = search.preprocessing()
-        more = _drawn(labels, LEARNER_FACTOR * max_rows, np.random.default_rng(seed))
-        search = _Search(rows[more], labels[more], seed, verbose, MANY_HELD_OUT, search.trials)
+        more = _sample(labels, LEARNER_FACTOR * max_rows, np.random.default_rng(seed))
+        search = _Search(rows[more], labels[more], seed, verbose, LEARNER_HELD_OUT, search.trials)
         best = search.learner(*start)
-    except KeyboardInterrupt:  # a fit of the best so far could take long: tell of it instead
-        raise KeyboardInterrupt(_so_far(search.trials)) from None
+    except KeyboardInterrupt:  # a fit of the best candidate could take long: report it instead
+        raise KeyboardInterrupt(_summary(search.trials)) from None
     model = best.model(seed).fit(X, y)
     model.trials_ = search.trials
     return model
@@ -135,16 +135,16 @@ def _checked(X: ArrayLike, y: ArrayLike) -> tuple[Any, Labels]:
     return rows, labels
 
 
-def _drawn(labels: Labels, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """At most so many rows, drawn at random, in their order."""
+def _sample(labels: Labels, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """At most `most` row numbers, in order, with two classes and three rows of one."""
     n = len(labels)
     if n <= most:
         return np.arange(n)
-    chosen = np.sort(rng.choice(n, most, replace=False))
+    chosen = sample(labels, most, rng)
     counts = np.bincount(labels[chosen])
     if np.count_nonzero(counts) > 1 and counts.max() >= 3:
         return chosen
-    # One class fills the draw, or all are too small for it: class by class, none more than half.
+    # One class dominates, or all are small: take whole classes, none for more than half.
     order = np.lexsort((rng.random(n), rng.permutation(labels.max() + 1)[labels]))
     first = np.flatnonzero(np.diff(labels[order], prepend=-1))
     place = np.arange(n) - np.repeat(first, np.diff(first, append=n))
@@ -152,8 +152,8 @@ def _drawn(labels: Labels, most: int, rng: np.random.Generator) -> NDArray[np.in
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """Settings and what they achieved on the held-out rows."""
+class _Candidate:
+    """Settings and their accuracy on the held-out rows."""
 
     preprocess: Any
     learner: Settings | None  # None is plain nearest neighbours
@@ -179,7 +179,7 @@ class _Choice:
 
 
 class _Split:
-    """Preprocessed rows, some to learn from and some to judge by, with their neighbours."""
+    """Preprocessed rows, some held out, with their neighbours among the others."""
 
     def __init__(self, rows: Array, labels: Labels, held: NDArray[np.bool_], k: int) -> None:
         self.rows, self.labels, self.truth = np.ascontiguousarray(rows), labels, labels[held]
@@ -217,41 +217,41 @@ def _renumbered(lists: NDArray[np.int32], kept: NDArray[np.int32]) -> NDArray[np
 
 class _Scores(NamedTuple):
     raw: Array  # of held-out rows and their neighbours
-    mean_similarity: Array  # of the stored rows to their surroundings (CSLS)
+    mean_similarity: Array  # of the stored rows to their neighbours (CSLS)
 
 
 @dataclass
 class _Search:
-    """Rows to choose on; `trials` keeps the record."""
+    """A search on some rows; `trials` records the candidates."""
 
     rows: Any
     labels: Labels
     seed: int
     verbose: int
-    enough: int
+    held_out_rows: int  # over all splits
     trials: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
         n = min(MAX_HELD_OUT, HELD_OUT * len(self.labels))
-        count = int(np.clip(np.ceil(self.enough / n), 1, MOST_SPLITS))
+        count = int(np.clip(np.ceil(self.held_out_rows / n), 1, MAX_SPLITS))
         generators = [np.random.default_rng([self.seed, i]) for i in range(count)]
         self.held = [held_out(self.labels, HELD_OUT, rng) for rng in generators]
         self._ready: dict[str, list[_Split]] = {}
 
-    def preprocessing(self) -> tuple[_Choice, _Choice]:
+    def preprocessing(self) -> tuple[_Candidate, _Candidate]:
         """The best preprocessing for plain neighbours, and the best for a learner."""
         plain = self._plain(Preprocess(whitening=0, unit_length=False))
-        best: _Choice | None = None
+        best: _Candidate | None = None
         for options in self._preprocessings():
-            so_far = None if best is None else best.preprocess
-            for preprocess in self._track(options(so_far), "preprocessing"):
+            current = None if best is None else best.preprocess
+            for preprocess in self._track(options(current), "preprocessing"):
                 plain = max(plain, self._plain(preprocess), key=_accuracy)
                 best = _better(best, self._learned(preprocess, TUNE_START, EPOCHS))
         assert best is not None
         return plain, best
 
-    def learner(self, plain: _Choice, start: _Choice) -> _Choice:
+    def learner(self, plain: _Candidate, start: _Candidate) -> _Candidate:
         """The best settings with these preprocessings."""
         plain = self._plain(plain.preprocess)
         best = self._learned(start.preprocess, TUNE_START, EPOCHS)
@@ -259,30 +259,30 @@ class _Search:
             tried = [best.learner | change for change in changes]  # type: ignore[operator]
             for learner in self._track(tried, "learner"):
                 best = _better(best, self._learned(best.preprocess, learner, EPOCHS))
-        longer = self._learned(best.preprocess, best.learner, MOST_EPOCHS, SHORTLISTS)  # type: ignore[arg-type]
+        longer = self._learned(best.preprocess, best.learner, FINAL_EPOCHS, SHORTLISTS)  # type: ignore[arg-type]
         return max(plain, longer, key=_accuracy)
 
     def _preprocessings(self) -> list[Callable[[Any], list[Any]]]:
-        """Groups of preprocessings, each made from the best so far."""
+        """Groups of preprocessings, each derived from the best of the groups before."""
         most = min(self.rows.shape)
         start = min(START_COMPONENTS, most)
 
         def whitened(_: None) -> list[Any]:
             return [Preprocess(start, whitening=w) for w in WHITENING]
 
-        def shortened(best: Preprocess) -> list[Any]:
+        def reduced(best: Preprocess) -> list[Any]:
             counts = [n for n in COMPONENTS if n < 0.8 * most]
             return [clone(best).set_params(n_components=n) for n in counts]
 
-        def lifted(best: Preprocess) -> list[Any]:
-            if best.n_components > MOST_LIFTED:  # type: ignore[operator]
+        def fourier(best: Preprocess) -> list[Any]:
+            if best.n_components > MAX_FOURIER_DIMS:  # type: ignore[operator]
                 return []
             before = clone(best).set_params(unit_length=False)
-            n = min(400, max(50, self.rows.shape[0] // 4))  # more than the rows can fill only costs
+            n = min(400, max(50, self.rows.shape[0] // 4))  # more would only cost time
             settings = {"n_features": n, "random_state": self.seed}
             return [FourierFeatures(before, bandwidth=b, **settings) for b in BANDWIDTHS]
 
-        return [whitened, shortened, lifted]
+        return [whitened, reduced, fourier]
 
     def _track(self, items: list[Any], stage: str) -> Iterable[Any]:
         return track(items, stage, show=self.verbose == 1)
@@ -294,12 +294,12 @@ class _Search:
             rows = clone(preprocess).fit(self.rows).transform(self.rows)
             while len(self._ready) > 1:
                 del self._ready[next(iter(self._ready))]
-            k = min(LONGEST, *(int((~held).sum()) - 1 for held in self.held))
+            k = min(MAX_NEIGHBORS, *(int((~held).sum()) - 1 for held in self.held))
             self._ready[name] = [_Split(rows, self.labels, held, k) for held in self.held]
         return self._ready[name]
 
-    def _plain(self, preprocess: Any) -> _Choice:
-        """Plain nearest neighbours: how many of them vote."""
+    def _plain(self, preprocess: Any) -> _Candidate:
+        """Plain nearest neighbours with the best number of voters."""
         began = time.perf_counter()
         splits = self._splits(preprocess)
         scores = [split.plain() for split in splits]
@@ -307,23 +307,23 @@ class _Search:
         for k in PLAIN_VOTERS:
             if k <= splits[0].near.shape[1]:
                 vote, accuracy = self._vote(splits, scores, k, 0.0, [Vote("top", float(k))])
-                best = _better(best, _Choice(preprocess, None, accuracy, 0, k, vote))
+                best = _better(best, _Candidate(preprocess, None, accuracy, 0, k, vote))
         return self._record(best, began)  # type: ignore[arg-type]
 
     def _learned(
         self, preprocess: Any, learner: Settings, epochs: int, shortlists: Sequence[int] = ()
-    ) -> _Choice:
-        """The learner with its best number of epochs, and the vote that goes with it."""
+    ) -> _Candidate:
+        """The learner with its best number of epochs and vote."""
         began = time.perf_counter()
         splits = self._splits(preprocess)
-        after = list(zip(*(_run(split, learner, epochs, self) for split in splits)))
-        best = _Choice(preprocess, learner, 0.0, 1, QUICK_SHORTLIST, Vote("top"))
+        after = list(zip(*(_epoch_scores(split, learner, epochs, self) for split in splits)))
+        best = _Candidate(preprocess, learner, 0.0, 1, QUICK_SHORTLIST, Vote("top"))
         for epoch, scores in enumerate(after, start=1):
             for csls in CSLS_WEIGHTS:
                 vote, accuracy = self._vote(splits, scores, QUICK_SHORTLIST, csls)
                 new = replace(best, accuracy=accuracy, epochs=epoch, vote=vote, csls=csls)
                 best = _better(best, new)
-        for n in shortlists if after else ():  # no epoch is left where the first one diverged
+        for n in shortlists if after else ():  # none if the first epoch diverged
             for csls in CSLS_WEIGHTS:
                 vote, accuracy = self._vote(splits, after[best.epochs - 1], n, csls, thorough=True)
                 new = replace(best, accuracy=accuracy, n_neighbors=n, vote=vote, csls=csls)
@@ -339,7 +339,7 @@ class _Search:
         among: list[Vote] | None = None,
         thorough: bool = False,
     ) -> tuple[Vote, float]:
-        """The vote of the `n` nearest that is best on the held-out rows of all splits."""
+        """The best vote of the `n` nearest on the held-out rows of all splits."""
         near = [split.near[:, :n] for split in splits]
         seen = np.concatenate([
             part.raw[:, :n] - np.float32(csls) * part.mean_similarity[indices]
@@ -351,7 +351,7 @@ class _Search:
             among = [v for v in votes.candidates(seen) if thorough or v.kind in QUICK_VOTES]
         return votes.choose(seen, labels, truth, self.n_classes, among)
 
-    def _record(self, choice: _Choice, began: float) -> _Choice:
+    def _record(self, choice: _Candidate, began: float) -> _Candidate:
         trial = {
             "preprocess": _text(choice.preprocess),
             "learner": "plain" if choice.learner is None else dict(choice.learner),
@@ -370,13 +370,13 @@ class _Search:
         return choice
 
 
-def _run(split: _Split, learner: Settings, epochs: int, search: _Search) -> list[_Scores]:
-    """Scores of the held-out rows after each epoch, until they stop getting better."""
+def _epoch_scores(split: _Split, learner: Settings, epochs: int, search: _Search) -> list[_Scores]:
+    """Scores of the held-out rows after each epoch, until they stop improving."""
     after: list[_Scores] = []
     accuracies: list[float] = []
 
-    def judge(_: int, model: SLNE) -> bool:
-        """Whether more epochs no longer help."""
+    def evaluate(_: int, model: SLNE) -> bool:
+        """Score an epoch; whether to stop."""
         after.append(split.scored(model.matrix_))
         tried = [search._vote([split], after[-1:], QUICK_SHORTLIST, w)[1] for w in CSLS_WEIGHTS]
         accuracies.append(max(tried))
@@ -388,10 +388,10 @@ def _run(split: _Split, learner: Settings, epochs: int, search: _Search) -> list
         max_epochs=epochs,
         tol=0,
         random_state=search.seed,
-        execution=Execution(callback=judge),
+        execution=Execution(callback=evaluate),
     )
     with suppress(FloatingPointError), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # nothing to learn is no better
+        warnings.simplefilter("ignore", ConvergenceWarning)  # nothing to learn
         warnings.filterwarnings("ignore", "interrupted in epoch")  # nothing of it is kept
         model.fit(split.rows, split.labels, neighbors=split.lists[:, :k])
         if model.interrupted_:
@@ -399,17 +399,17 @@ def _run(split: _Split, learner: Settings, epochs: int, search: _Search) -> list
     return after
 
 
-def _accuracy(choice: _Choice) -> float:
+def _accuracy(choice: _Candidate) -> float:
     return choice.accuracy
 
 
-def _better(best: _Choice | None, new: _Choice) -> _Choice:
-    """The new one, if it is strictly better: of equals, the first, which is simpler."""
+def _better(best: _Candidate | None, new: _Candidate) -> _Candidate:
+    """The new one if it is strictly better; among equals the first, which is simpler."""
     return new if best is None or new.accuracy > best.accuracy else best
 
 
-def _so_far(trials: list[dict[str, Any]]) -> str:
-    """What a search that is cut short has found."""
+def _summary(trials: list[dict[str, Any]]) -> str:
+    """The best candidate of an interrupted search."""
     if not trials:
         return "tune was interrupted before it had tried anything"
     best = max(trials, key=lambda trial: trial["accuracy"])

@@ -11,14 +11,26 @@ import numpy as np
 import pytest
 
 from nearkin.images import UnreadableImages
-from nearkin.images.extraction import extract, fingerprint
+from nearkin.images.extraction import ImageEncoder, fingerprint
 
 
-class Toy:
-    """The length of each file; an empty one cannot be used. Notes what it was asked for."""
+class Toy(ImageEncoder):
+    """The length of each file; an empty one cannot be used. Logs what it was asked for."""
 
-    def __init__(self, log: Path, delay: float = 0.0) -> None:
-        self.log, self.delay = log, delay
+    def __init__(self, log: Path, delay: float = 0.0, words: int = 8) -> None:
+        self.log, self.delay, self.words = log, delay, words
+
+    def fit(self, images, y=None):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def chunk_shape(self):
+        return 4, 3
+
+    def inputs(self):
+        return {"words": self.words}
 
     def encode(self, sources):
         time.sleep(self.delay)
@@ -40,9 +52,8 @@ def files(folder, sizes):
     return paths
 
 
-def run(toy, paths, folder=None, out=None, settings=None, **options):
-    usual = {"dtype": "float32", "n_jobs": 1, "on_error": "raise"}
-    return extract(toy, paths, settings or {}, (4, 3), out=out, folder=folder, **usual | options)
+def run(toy, paths, folder=None, **options):
+    return toy.transform(paths, folder=folder, **options), toy.failed_
 
 
 @pytest.fixture
@@ -67,7 +78,7 @@ def test_half_precision(tmp_path, toy):
     assert run(toy, paths, out=tmp_path / "f.npy", dtype="float16")[0].dtype == np.float16
 
 
-def test_done_is_not_done_again(tmp_path, toy):
+def test_finished_rows_are_not_encoded_again(tmp_path, toy):
     paths = files(tmp_path, range(1, 8))
     run(toy, paths, tmp_path / "work")
     again, _ = run(toy, paths, tmp_path / "work")
@@ -76,7 +87,7 @@ def test_done_is_not_done_again(tmp_path, toy):
 
 
 @pytest.mark.parametrize("to_file", [False, True])
-def test_bad_files_raise_at_the_end(tmp_path, toy, to_file):
+def test_unreadable_files_raise_at_the_end(tmp_path, toy, to_file):
     paths = files(tmp_path, [5, 0, 5, 5, 5, 0])
     with pytest.raises(UnreadableImages, match="2 of 6 images could not be used") as caught:
         run(toy, paths, out=tmp_path / "f.npy" if to_file else None)
@@ -86,18 +97,18 @@ def test_bad_files_raise_at_the_end(tmp_path, toy, to_file):
     assert not (tmp_path / "f.npy").exists()
 
 
-def test_mended_files_are_all_that_is_done_next(tmp_path, toy):
+def test_only_chunks_of_repaired_files_are_encoded_again(tmp_path, toy):
     paths = files(tmp_path, [5, 5, 5, 5, 5, 0, 5, 5, 5])
     with pytest.raises(UnreadableImages, match="the other rows are kept"):
         run(toy, paths, tmp_path / "work")
-    Path(paths[5]).write_bytes(b"mended")
+    Path(paths[5]).write_bytes(b"fixed!")
     toy.log.unlink()
     features, _ = run(toy, paths, tmp_path / "work")
     assert toy.asked() == ["04.bin", "05.bin", "06.bin", "07.bin"]  # its chunk
     assert features[:, 0].tolist() == [5, 5, 5, 5, 5, 6, 5, 5, 5]
 
 
-def test_skipped_files_leave_zeros_and_can_be_mended_later(tmp_path, toy):
+def test_skipped_files_leave_zeros_and_can_be_repaired_later(tmp_path, toy):
     paths = files(tmp_path, [5, 0, 5])
     with pytest.warns(UserWarning, match="1 of 3 images could not be used and have rows of zeros"):
         features, failed = run(toy, paths, tmp_path / "work", on_error="skip")
@@ -117,11 +128,11 @@ def test_long_lists_are_cut_in_the_message_only(tmp_path, toy):
 
 def test_other_images_or_settings_are_refused(tmp_path, toy):
     paths = files(tmp_path, [1, 2, 3])
-    run(toy, paths, tmp_path / "work", settings={"words": 8})
+    run(toy, paths, tmp_path / "work")
     with pytest.raises(ValueError, match="words is 8 there and 9 here"):
-        run(toy, paths, tmp_path / "work", settings={"words": 9})
+        run(Toy(toy.log, words=9), paths, tmp_path / "work")
     with pytest.raises(ValueError, match="images differs"):
-        run(toy, paths[::-1], tmp_path / "work", settings={"words": 8})
+        run(toy, paths[::-1], tmp_path / "work")
 
 
 def test_fingerprint_is_of_absolute_paths_and_of_bytes(tmp_path, monkeypatch):
@@ -172,11 +183,11 @@ def test_killed_and_resumed(tmp_path, n_jobs):
     [({"dtype": "float64"}, "dtype='float64'"), ({"on_error": "ignore"}, "on_error='ignore'")],
 )
 def test_bad_options(tmp_path, toy, options, message):
-    with pytest.raises(ValueError, match=f"{message}: expected one of"):
+    with pytest.raises(ValueError, match=f"{message} is not known; use one of"):
         run(toy, files(tmp_path, [1]), **options)
 
 
-def test_the_package_is_imported_in_no_time():
+def test_importing_the_package_imports_no_library():
     code = (
         "import sys, nearkin.images; dir(nearkin.images);"
         "print([m for m in ('numba', 'sklearn', 'PIL', 'numpy') if m in sys.modules])"

@@ -38,7 +38,7 @@ def test_order_is_by_class_then_path(tmp_path):
     assert repr(folder) == "<ImageFolder: 6 images in 4 classes>"
 
 
-def test_every_ending_counts_and_nothing_else(tmp_path):
+def test_files_with_an_image_suffix_are_rows(tmp_path):
     good = [f"c/{i}{end}" for i, end in enumerate(SUFFIXES)]
     touch(
         tmp_path, *good, "c/notes.txt", "c/noending", "c/.hidden.png", "c/Thumbs.db", ".git/x.png"
@@ -62,7 +62,7 @@ def test_names_that_are_not_text(tmp_path):
     assert os.path.exists(folder.paths[0])
 
 
-def test_empty_classes_and_loose_images_are_told(tmp_path):
+def test_empty_classes_and_loose_images_are_warned_of(tmp_path):
     touch(tmp_path, "cat/1.png", "empty/readme.txt", "loose.png")
     (tmp_path / "void").mkdir()
     with pytest.warns(UserWarning, match="sub-folder") as told:

@@ -57,7 +57,7 @@ def images():
         ((None, 3, 24, 40), "NCHW"),
     ],
 )
-def test_what_the_file_says_is_used(tmp_path, images, shape, layout):
+def test_input_is_read_from_the_file(tmp_path, images, shape, layout):
     model = network(tmp_path / "m.onnx", shape, layout)
     features = OnnxEncoder(model, output="features", batch_size=3).transform(images)
     size = shape[2:] if layout == "NCHW" else shape[1:3]
@@ -65,7 +65,7 @@ def test_what_the_file_says_is_used(tmp_path, images, shape, layout):
     np.testing.assert_allclose(features, [expected(i, size) for i in images], atol=1e-4)
 
 
-def test_what_the_file_leaves_open_is_asked_for(tmp_path, images):
+def test_open_dimensions_must_be_given(tmp_path, images):
     model = network(tmp_path / "m.onnx", ("n", "c", "h", "w"))
     with pytest.raises(ValueError, match="does not tell the layout: pass layout='NCHW' or"):
         OnnxEncoder(model, output="features").transform(images)
@@ -166,7 +166,7 @@ def test_one_row_for_the_whole_batch_is_refused(tmp_path, images):
     graph.graph.node.append(helper.make_node("ReduceMean", ["features"], ["one"], keepdims=0))
     graph.graph.output.append(helper.make_tensor_value_info("one", 1, None))
     onnx.save(graph, model)
-    with pytest.raises(ValueError, match="expected one row an image"):
+    with pytest.raises(ValueError, match="expected one row per image"):
         OnnxEncoder(model, "one").transform(images)
 
 
@@ -198,7 +198,7 @@ def test_networks_of_something_else_than_images(tmp_path):
     [
         ({"size": 64}, "size=64: the file says 32×32"),
         ({"layout": "CHW"}, "layout='CHW'"),
-        ({"layout": "NHWC"}, "that makes 32 channels"),
+        ({"layout": "NHWC"}, "has 32 channels"),
         ({"crop": 0}, "crop=0"),
         ({"crop": 1.5}, "crop=1.5"),
         ({"crop": "a"}, "crop='a' must be a number"),

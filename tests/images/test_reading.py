@@ -81,7 +81,7 @@ def test_exif_rotation(fmt, orientation, turned):
     assert near(read_grey(data), RAMP)
 
 
-def test_damaged_exif_is_no_obstacle():
+def test_damaged_exif_is_ignored():
     data = encoded(RAMP, "JPEG", exif=b"Exif\x00\x00II*\x00\xff\xff\xff\x7fgarbage")
     assert near(read_grey(data), RAMP)
 
@@ -131,7 +131,7 @@ def test_palette(fmt):
 
 
 @pytest.mark.parametrize("fmt", ["PNG", "WEBP", "TIFF"])
-def test_alpha_is_laid_on_white(fmt):
+def test_alpha_is_composited_on_white(fmt):
     pixels = np.dstack([COLOUR, np.full_like(RAMP, 255)])
     pixels[:, :30] = (200, 0, 0, 0)
     pixels[:, 30:40, 3] = 128
@@ -204,7 +204,7 @@ def test_windows_of_any_size(shape, size, crop):
 
 @pytest.mark.filterwarnings("ignore:Image size")
 @pytest.mark.parametrize("side", [11_000, 20_000, 65_000])
-def test_bombs_are_refused(side):
+def test_decompression_bombs_are_refused(side):
     with pytest.raises(ImageError, match="pixels"):
         read_grey(handmade_png(side, side, 1, 0, b""))
 

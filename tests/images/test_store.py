@@ -5,7 +5,7 @@ import pytest
 
 from nearkin import RunFolder
 from nearkin.images import store
-from nearkin.images.store import opened
+from nearkin.images.store import open_store
 
 SETTINGS = {"encoder": "toy", "sizes": (1, 2)}
 
@@ -13,7 +13,7 @@ SETTINGS = {"encoder": "toy", "sizes": (1, 2)}
 def make(folder=None, out=None, todo=range(0, 6, 2), settings=SETTINGS, shape=(5, 3), fail=()):
     """Write chunks of two rows, each filled with its number; return the rows and what was done."""
     place = RunFolder.nowhere() if folder is None else RunFolder(folder)
-    with opened(out, place, shape, "float32", 2, settings) as target:
+    with open_store(out, place, shape, "float32", 2, settings) as target:
         before, failures = target.done.copy(), {}
         for start in todo:
             if not target.done[start : start + 2].all():
@@ -30,7 +30,7 @@ def make(folder=None, out=None, todo=range(0, 6, 2), settings=SETTINGS, shape=(5
     return target.rows, before.tolist()
 
 
-def test_everywhere_the_same(tmp_path):
+def test_all_stores_return_the_same_rows(tmp_path):
     expected = np.repeat(np.arange(5.0), 3).reshape(5, 3)
     for place in ({}, {"out": tmp_path / "f.npy"}, {"folder": tmp_path / "run"}):
         rows, before = make(**place)

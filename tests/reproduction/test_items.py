@@ -12,6 +12,7 @@ import pytest
 
 import image_sets as folders
 import nearkin.reproduction as paper
+from nearkin import RunFolder
 from nearkin.reproduction import (
     ITEMS,
     figure2,
@@ -47,7 +48,7 @@ def done(tmp_path_factory):
     folders.sun(data)
     folders.ilsvrc(data)
     folders.mnist(data)
-    options = ["--data", data, "--out", data / "out", "--quick", "--jobs", 1]
+    options = ["--data", data, "--folder", data / "out", "--quick", "--jobs", 1]
     result = reproduce("all", *options, "--results", data / "results.md")
     assert result.returncode == 0, result.stderr
     return data, options, result.stdout
@@ -65,7 +66,7 @@ def test_every_item_writes_its_json_and_plots(done):
         assert "</svg>" in (data / "out" / f"{name}.svg").read_text()
 
 
-def test_the_papers_figures_stand_beside_ours(done):
+def test_results_hold_the_figures_of_the_paper_and_ours(done):
     data, *_ = done
     found = json.loads((data / "out" / "table3.json").read_text())
     cell = next(c for c in found["cells"] if c["what"] == "Caltech-101 top-1" and
@@ -81,7 +82,7 @@ def test_the_papers_figures_stand_beside_ours(done):
     assert {c["method"] for c in errors} >= {"PCA subspace", "SL-NE", "SL-DE"}
 
 
-def test_what_has_no_data_is_said_not_run(done):
+def test_missing_data_is_reported_as_not_run(done):
     data, _, printed = done
     wanted = f"not run: put Caltech-256 at {data / '256_ObjectCategories'}"
     for text in (printed, (data / "out" / "report.html").read_text()):
@@ -93,7 +94,7 @@ def test_what_has_no_data_is_said_not_run(done):
 def test_without_any_data_an_item_says_where_to_put_it(item, tmp_path):
     (tmp_path / "data").mkdir()
     said = []
-    setup = Setup(tmp_path / "data", tmp_path / "out", log=said.append)
+    setup = Setup(tmp_path / "data", RunFolder(tmp_path / "out"), log=said.append)
     (result,) = run(item, setup, tmp_path / "results.md")
     assert result.not_run
     assert f"at {tmp_path / 'data'}" in "\n".join(said)
@@ -121,11 +122,28 @@ def test_the_text_has_every_item(done):
 
 def test_a_second_call_measures_nothing_again(done):
     data, options, _ = done
-    before = {p: p.stat().st_mtime_ns for p in (data / "out" / "cache").rglob("*.json")}
+    before = {p: p.stat().st_mtime_ns for p in (data / "out").iterdir() if p.is_file()}
     result = reproduce("table3", *options)
     assert result.returncode == 0, result.stderr
-    assert {p: p.stat().st_mtime_ns for p in (data / "out" / "cache").rglob("*.json")} == before
+    after = {p: p.stat().st_mtime_ns for p in before}
+    assert {p.name for p in before if after[p] != before[p]} <= {"nearkin-folder.json"}
     assert "75.28" in result.stdout
+
+
+def test_quick_and_full_results_are_not_mixed(done):
+    _, options, _ = done
+    result = reproduce("table2", *(option for option in options if option != "--quick"))
+    assert result.returncode == 1
+    assert "quick is True there and False here" in result.stderr
+
+
+def test_a_folder_of_others_is_refused(tmp_path):
+    note = tmp_path / "thesis.txt"
+    note.write_text("mine")
+    result = reproduce("table2", "--data", tmp_path, "--folder", tmp_path, "--quick")
+    assert result.returncode == 1
+    assert "holds files that are not nearkin's (thesis.txt)" in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +155,7 @@ def test_a_second_call_measures_nothing_again(done):
     ],
 )
 def test_wrong_arguments(arguments, message, tmp_path):
-    result = reproduce(*arguments, "--out", tmp_path)
+    result = reproduce(*arguments, "--folder", tmp_path)
     assert result.returncode == 1
     assert message in result.stderr
 
@@ -237,14 +255,14 @@ def test_claims_of_table_4_let_the_ensemble_be_better(slde, holds):
     assert found[text] is holds
 
 
-def test_differences_stand_in_brackets():
+def test_differences_are_in_brackets():
     cell = Cell("a", "b", 70.0, 60.0, 75.5)
     assert pages.cells_of(cell) == ("a", "b", "70.00", "60.00 (-10.00)", "75.50 (+5.50)")
     assert pages.cells_of(Cell("a", "b", None, 60.0))[2:] == ("–", "60.00", "–")
     assert pages.cells_of(Cell("a", "b", "linear (1)", 1.2))[2:4] == ("linear (1)", "1.20")
 
 
-def test_pages_keep_signs_harmless(tmp_path):
+def test_pages_escape_markup(tmp_path):
     result = Result("x", "T", [Cell("a|b", "<m>", 1.0, 2.0)], [Claim("c", None, "e")], ["<n>"])
     pages.write_html(tmp_path / "p.html", [(object(), result)], "about")
     page = (tmp_path / "p.html").read_text()

@@ -1,8 +1,8 @@
 """Joint refinement of an ensemble: coordinate descent over its members (Section 3.1).
 
-Each member in turn takes an epoch of SL-NE steps on the objective of the whole ensemble. What the
-others contribute to the score of an edge does not change meanwhile, so it is kept, one number an
-edge, and not computed again.
+The members take turns: one runs an epoch of SL-NE steps on the objective of the whole ensemble
+while the others are fixed. Their contribution to the score of each edge (a row and one of its
+neighbours) is computed once per epoch and added as an offset.
 """
 
 from dataclasses import dataclass, replace
@@ -29,22 +29,22 @@ def refine(
 ) -> None:
     """Update the members in place, round by round; keep a change only if the objective falls.
 
-    `history` gets one entry an update: round, member, objective before and after, kept. Whoever
-    interrupts has the members as the last entry left them.
+    `history` gets one entry per update: round, member, objective before and after, kept. After an
+    interrupt the members are as the last entry left them.
     """
     with serial_blas():
         total = np.zeros(len(hoods.indices), np.float32)
         for member in ensemble:
-            total += member.edges(member.rows(X), hoods)
-        for turn in range(rounds):
+            total += member.contribution(member.rows(X), hoods)
+        for number in range(rounds):
             for n, member in enumerate(ensemble):
-                result = _update(X, hoods, member, total, margin, turn)
-                history.append({"round": turn + 1, "member": n} | result)
+                result = _update(X, hoods, member, total, margin, number)
+                history.append({"round": number + 1, "member": n} | result)
 
 
 @dataclass
 class JointMember:
-    """One member of the ensemble, ready to learn on."""
+    """A member of the ensemble, and the learner that continues its training."""
 
     projection: Projection
     matrix: Array
@@ -59,20 +59,20 @@ class JointMember:
         multiply_into(out, X, P, right_transposed=True)
         return out
 
-    def edges(self, rows: Array, hoods: Neighborhoods) -> Array:
-        """What the member adds to the score of every edge."""
+    def contribution(self, rows: Array, hoods: Neighborhoods) -> Array:
+        """The member's part of the ensemble's score of each edge."""
         return np.float32(self.weight) * edge_scores(rows, hoods.arrays, self.matrix)
 
 
 def _update(
-    X: Array, hoods: Neighborhoods, member: JointMember, total: Array, margin: float, turn: int
+    X: Array, hoods: Neighborhoods, member: JointMember, total: Array, margin: float, number: int
 ) -> dict[str, float]:
-    """One member's turn; `total`, the ensemble's score of every edge, is kept up to date."""
+    """Update one member, and `total`, the ensemble's score of each edge, if the objective falls."""
     rows = member.rows(X)
-    others = total - member.edges(rows, hoods)
+    others = total - member.contribution(rows, hoods)
     before = objective(hoods.arrays, total, margin)
-    changed = replace(member, matrix=_epoch(rows, hoods, member, others, turn))
-    new = others + changed.edges(rows, hoods)
+    changed = replace(member, matrix=_epoch(rows, hoods, member, others, number))
+    new = others + changed.contribution(rows, hoods)
     after = objective(hoods.arrays, new, margin)
     if after < before:
         total[:], member.matrix = new, changed.matrix
@@ -80,15 +80,15 @@ def _update(
 
 
 def _epoch(
-    rows: Array, hoods: Neighborhoods, member: JointMember, others: Array, turn: int
+    rows: Array, hoods: Neighborhoods, member: JointMember, others: Array, number: int
 ) -> Array:
-    """An epoch of Algorithm 1 in which every score includes what the other members give."""
+    """An epoch of Algorithm 1 in which each score includes the offset of the other members."""
     learner = member.learner
     learner.scale_ = float(np.einsum("nd,nd->n", rows, rows).mean(dtype=np.float64))
-    stepper = learner._trainer(rows, hoods, int(learner.random_state))
-    # Steps go on from the epochs that the member has behind it, on what it adds: weight·M.
-    stepper.epochs = member.epochs + turn
-    stepper.matrix = member.matrix * np.float32(member.weight)
-    stepper.offsets = others
-    stepper.epoch()
-    return stepper.matrix / np.float32(member.weight)
+    trainer = learner._trainer(rows, hoods, int(learner.random_state))
+    # Step sizes continue from the member's own epochs; it learns weight·M, its contribution.
+    trainer.epochs = member.epochs + number
+    trainer.matrix = member.matrix * np.float32(member.weight)
+    trainer.offsets = others
+    trainer.epoch()
+    return trainer.matrix / np.float32(member.weight)

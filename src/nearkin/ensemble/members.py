@@ -1,4 +1,4 @@
-"""Members of an ensemble: what a worker does, and what it shares through a run folder.
+"""Members of an ensemble: fitted by workers, which share data through a run folder.
 
 A worker gets a folder and parameters, never the N×D matrix: it maps its own d columns of projected
 data and the graph. A finished member is one part of the folder, so a run that died resumes with

@@ -28,9 +28,9 @@ def ensemble_bytes(
     quantized: bool = False,
     **search: Any,
 ) -> Stages:
-    """The same for an ensemble of `members` projections to `width` dimensions, `jobs` at once.
+    """Bytes per stage for `members` projections to `width` dimensions, `jobs` at once.
 
-    Rows of members and their graph are files that the workers map.
+    Rows of members and their graph are files that the workers map into memory.
     """
     alone = fit_bytes(rows, dims, k, **search)
     stages = {name: alone[name] for name in alone if name != "learning"}
@@ -40,11 +40,11 @@ def ensemble_bytes(
     projections = 4 * members * width * dims
     stages["projections"] = projections + 48 * min(rows, dims, 5_000) ** 2 + FIXED_BYTES
     shared = LIST_BYTES * rows * k + 4 * DEGREE * rows * k + ROW_BYTES * rows + projections
-    # A worker starts with what its libraries take.
-    a_worker = 24 * width**2 + 4 * BLOCK * (6 * width + 2 * BLOCK) + ROW_BYTES * rows + FIXED_BYTES
+    # A worker process needs memory for its libraries, too.
+    worker = 24 * width**2 + 4 * BLOCK * (6 * width + 2 * BLOCK) + ROW_BYTES * rows + FIXED_BYTES
     copy = quantized_bytes(rows, width) if quantized else 0
-    a_worker += copy
-    stages["members"] = shared + jobs * (a_worker + (200 << 20 if jobs > 1 else 0))
+    worker += copy
+    stages["members"] = shared + jobs * (worker + (200 << 20 if jobs > 1 else 0))
     total = shared + 8 * dims**2 + 4 * members * width**2
     stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width + copy if joint else 0)
     return stages

@@ -1,4 +1,4 @@
-"""Projections P_n of the ensemble: blocks of principal directions, random matrices, or yours.
+"""Projections P_n of the ensemble: blocks of principal directions, random or given matrices.
 
 Each is a d×D matrix. They are linear, without centring or renormalising, so that the ensemble
 collapses to one matrix Σ PᵀMP. Blocks of principal directions are left unscaled, random matrices
@@ -24,7 +24,7 @@ KINDS: tuple[ProjectionName, ...] = get_args(ProjectionName)
 
 
 class Projection(Protocol):
-    """Anything that can give its d×D matrix."""
+    """An object with a d×D matrix."""
 
     def matrix(self) -> Array:
         """The d×D matrix."""
@@ -32,7 +32,7 @@ class Projection(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """A matrix that is there: a block of principal directions, or the user's own."""
+    """A stored matrix: a block of principal directions, or one that the user gave."""
 
     rows: Array
 
@@ -119,7 +119,7 @@ def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple
         raise ValueError(f"n_components={d} must lie between 1 and the {D} columns of X")
     if kind != "pca":
         return d, n_members
-    made = min(n_members, D)  # a block has a column at the least
+    made = min(n_members, D)  # a block has at least one column
     if made * d > D:
         raise ValueError(
             f"n_members={n_members} blocks of n_components={d} need {n_members * d} principal "
@@ -151,13 +151,8 @@ def _pca_blocks(
     if available < wanted:  # fewer rows than directions: the rest holds no variance
         directions = np.concatenate([directions, np.zeros((wanted - available, X.shape[1]))])
         variances = np.concatenate([variances, np.zeros(wanted - available)])
-    total = (
-        sum(
-            float(np.square(block - centre, dtype=np.float64).sum())
-            for _, block in pca.row_blocks(X)
-        )
-        / X.shape[0]
-    )
+    squares = (np.square(block - centre, dtype=np.float64) for _, block in pca.row_blocks(X))
+    total = sum(float(block.sum()) for block in squares) / X.shape[0]
     parts = [slice(b * d, (b + 1) * d) for b in range(blocks)]
     made = [Fixed(np.ascontiguousarray(directions[part], np.float32)) for part in parts]
     return list(made), [float(variances[part].sum() / max(total, 1e-30)) for part in parts]

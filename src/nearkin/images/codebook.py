@@ -1,4 +1,4 @@
-"""The codebook: k-means words, and descriptors written as combinations of a few of them."""
+"""The codebook: k-means words, and descriptors encoded as combinations of a few of them."""
 
 from typing import Any, Self
 
@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin.images.coding import codes, nearest_words
+from nearkin.images.llc_coding import codes, nearest_words
 from nearkin.validation.parameters import check_number
 
 ITERATIONS = 25
@@ -23,7 +23,7 @@ class Codebook(TransformerMixin, BaseEstimator):
     n_words : int
         Number of words.
     n_neighbors : int
-        Words that a descriptor is written with: its nearest ones.
+        Number of nearest words that encode a descriptor.
     beta : float
         Regularisation of the codes, relative to the trace of the local covariance.
     random_state : int or None
@@ -57,7 +57,7 @@ class Codebook(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the words of descriptors, one a row."""
+        """Find the words of descriptors, one per row."""
         X = self._rows(X, reset=True)
         check_coding(self.n_words, self.n_neighbors, self.beta)
         if len(X) < self.n_words:
@@ -101,7 +101,7 @@ class Codebook(TransformerMixin, BaseEstimator):
 
 
 def check_coding(n_words: int, n_neighbors: int, beta: float) -> None:
-    """Refuse settings that cannot be."""
+    """Check the settings of a codebook."""
     check_number("n_words", n_words, 1, whole=True)
     check_number("n_neighbors", n_neighbors, 1, whole=True)
     if n_neighbors > n_words:

@@ -1,21 +1,26 @@
-"""Images to rows of features: in parallel, resumable, with every bad file reported."""
+"""Images to rows of features: in parallel, resumable, with every unreadable file reported."""
 
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import Source
-from nearkin.images.store import Failures, Sink, opened
+from nearkin.images.store import Failures, Sink, open_store
 from nearkin.io.fingerprint import TextDigest
 from nearkin.io.progress_bar import track
-from nearkin.io.run_folder import as_run_folder
+from nearkin.io.run_folder import RunFolder, as_run_folder
+from nearkin.validation.parameters import check_choice
 
 Failed: TypeAlias = list[tuple[str, str]]  # path, reason
 Chunk: TypeAlias = tuple[int, int, Failures, NDArray[Any] | None]
@@ -23,13 +28,6 @@ Chunk: TypeAlias = tuple[int, int, Failures, NDArray[Any] | None]
 DTYPES = ("float32", "float16")
 ON_ERROR = ("raise", "skip")
 SHOWN = 20
-
-
-class Encoder(Protocol):
-    """What `extract` needs of an estimator."""
-
-    def encode(self, sources: Sequence[Source]) -> tuple[NDArray[np.float32], Failures]:
-        """Features, a row an image, zero for those that failed; and why they did."""
 
 
 class UnreadableImages(ValueError):
@@ -44,39 +42,88 @@ class UnreadableImages(ValueError):
         super().__init__("\n".join([text, *shown]))
 
 
-def extract(
-    encoder: Encoder,
-    sources: Sequence[Source],
-    settings: Mapping[str, Any],
-    shape: tuple[int, int],
-    *,
-    out: str | os.PathLike[str] | None,
-    folder: Any,
-    dtype: str,
-    n_jobs: int | None,
-    on_error: str,
-) -> tuple[NDArray[Any], Failed]:
-    """Features of all images (in memory, or memory-mapped), and what failed.
+class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """An estimator that turns images into rows of features; a base class.
 
-    Rows are worked on in chunks that are the same whatever `n_jobs` and however often the run was
-    interrupted, and so are the features, to the bit. `shape` is (images a chunk, dimensions).
+    Attributes
+    ----------
+    failed_ : list of (path, reason)
+        Images that could not be used.
     """
-    _check_choice("dtype", dtype, DTYPES)
-    _check_choice("on_error", on_error, ON_ERROR)
-    chunk, width = shape
-    place, inputs = as_run_folder(folder), {**settings, "images": fingerprint(sources)}
-    failures: Failures = {}
-    with opened(out, place, (len(sources), width), dtype, chunk, inputs) as store:
-        starts = np.unique(np.flatnonzero(~store.done) // chunk) * chunk
-        for start, stop, failed, values in _run(
-            encoder, sources, starts.tolist(), chunk, store.sink, dtype, n_jobs
-        ):
-            store.record(start, stop, values)
-            failures.update(failed)
-        failed_names = [(name_of(sources[row]), failures[row]) for row in sorted(failures)]
-        _report(failed_names, len(sources), on_error, kept=place.durable)
-        store.finish(failures)
-    return store.rows, failed_names
+
+    failed_: Failed
+
+    @abstractmethod
+    def encode(self, sources: Sequence[Source]) -> tuple[NDArray[np.float32], Failures]:
+        """Features of a few images, zero for those that failed, and why they did."""
+
+    @abstractmethod
+    def chunk_shape(self) -> tuple[int, int]:
+        """Images that a worker takes at a time, and the length of a feature vector."""
+
+    @abstractmethod
+    def inputs(self) -> dict[str, Any]:
+        """What the features depend on beside the images."""
+
+    def transform(
+        self,
+        images: ImageFolder | Sequence[Source],
+        *,
+        out: str | os.PathLike[str] | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        on_error: str = "raise",
+    ) -> NDArray[Any]:
+        """Features of images, one row per image.
+
+        The features do not depend on `n_jobs` or on how often the call was interrupted.
+
+        Parameters
+        ----------
+        images : ImageFolder, or sequence of paths or of the bytes of image files
+            What to encode.
+        out : path ending in ``.npy``, or None
+            File to write to, returned as a memory map; None keeps the features in memory.
+        folder : path or nearkin.RunFolder, optional
+            Keeps the features instead, for work that is too costly to lose: an interrupted call,
+            repeated, resumes, and what is finished is found again.
+        dtype : "float32" or "float16"
+            Type of the features.
+        n_jobs : int or None
+            Number of processes.
+        on_error : "raise" or "skip"
+            What to do, after everything else is done, about images that cannot be read: raise one
+            `UnreadableImages` that lists them, or warn, leave their rows zero and list them in
+            `failed_`. A later call with the same `folder` tries them again.
+
+        Returns
+        -------
+        array of shape (n_images, n_features)
+        """
+        check_choice("dtype", dtype, DTYPES)
+        check_choice("on_error", on_error, ON_ERROR)
+        check_is_fitted(self)
+        sources = sources_of(images)
+        chunk, width = self.chunk_shape()
+        run, inputs = as_run_folder(folder), {**self.inputs(), "images": fingerprint(sources)}
+        failures: Failures = {}
+        with open_store(out, run, (len(sources), width), dtype, chunk, inputs) as store:
+            starts = np.unique(np.flatnonzero(~store.done) // chunk) * chunk
+            # No memory mapping of arguments: compiled code would be compiled again for read-only
+            # arrays.
+            parallel = Parallel(n_jobs=n_jobs, max_nbytes=None, return_as="generator_unordered")
+            finished = parallel(
+                delayed(_encode_chunk)(self, sources[lo : lo + chunk], lo, store.sink, dtype)
+                for lo in starts.tolist()
+            )
+            for start, stop, failed, values in track(finished, "features", total=len(starts)):
+                store.record(start, stop, values)
+                failures.update(failed)
+            self.failed_ = [(name_of(sources[row]), failures[row]) for row in sorted(failures)]
+            _report(self.failed_, len(sources), on_error, kept=run.durable)
+            store.finish(failures)
+        return store.rows
 
 
 def name_of(source: Source) -> str:
@@ -93,27 +140,10 @@ def fingerprint(sources: Sequence[Source]) -> TextDigest:
     return TextDigest(digest.hexdigest())
 
 
-def _run(
-    encoder: Encoder,
-    sources: Sequence[Source],
-    starts: list[int],
-    chunk: int,
-    sink: Sink | None,
-    dtype: str,
-    n_jobs: int | None,
-) -> Iterator[Chunk]:
-    # No memory mapping of arguments: compiled code would be compiled again for read-only arrays.
-    parallel = Parallel(n_jobs=n_jobs, max_nbytes=None, return_as="generator_unordered")
-    finished = parallel(
-        delayed(_work)(encoder, sources[start : start + chunk], start, sink, dtype)
-        for start in starts
-    )
-    yield from track(finished, "features", total=len(starts))
-
-
-def _work(
-    encoder: Encoder, sources: Sequence[Source], start: int, sink: Sink | None, dtype: str
+def _encode_chunk(
+    encoder: ImageEncoder, sources: Sequence[Source], start: int, sink: Sink | None, dtype: str
 ) -> Chunk:
+    """Encode images from row `start` on; runs in a worker."""
     # One thread of BLAS: the processes are the parallelism, and sums keep their order.
     with threadpool_limits(1):
         values, failed = encoder.encode(sources)
@@ -129,12 +159,7 @@ def _report(failed: Failed, total: int, on_error: str, kept: bool) -> None:
     if not failed:
         return
     if on_error == "skip":
-        warnings.warn(str(UnreadableImages(failed, total, " and have rows of zeros")), stacklevel=4)
+        warnings.warn(str(UnreadableImages(failed, total, " and have rows of zeros")), stacklevel=3)
         return
-    resume = "the other rows are kept: mend these and run again, or " if kept else ""
+    resume = "the other rows are kept: repair these and run again, or " if kept else ""
     raise UnreadableImages(failed, total, f" ({resume}pass on_error='skip' for rows of zeros)")
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")

@@ -17,9 +17,9 @@ SUFFIXES = (".jpg", ".jpeg", ".jpe", ".png", ".webp", ".bmp", ".tif", ".tiff", "
 
 
 class ImageFolder:
-    """Labelled images: one sub-folder a class, nested as deep as you like.
+    """Labelled images: one sub-folder per class, nested to any depth.
 
-    Hidden files and files without the ending of an image are passed over. Symbolic links are
+    Hidden files and files without the suffix of an image are ignored. Symbolic links are
     followed, but no folder is read twice within a class. Sub-folders without images are not
     classes; a warning lists them, and counts images that lie outside any sub-folder.
 
@@ -31,7 +31,7 @@ class ImageFolder:
     Attributes
     ----------
     paths : list of str
-        One file a row, sorted by class, then by path.
+        One file per row, sorted by class, then by path.
     labels : array of str
         The class of each row.
     classes : array of str
@@ -60,7 +60,7 @@ class ImageFolder:
         if not base.is_dir():
             found = "it is a file" if base.exists() else "there is nothing there"
             raise NotADirectoryError(
-                f"root={str(root)!r}: expected a folder with one sub-folder a class, but {found}"
+                f"root={str(root)!r}: expected a folder with one sub-folder per class, but {found}"
             )
         found_classes = {
             entry.name: sorted(_images_below(Path(entry.path), base), key=lambda path: path.parts)
@@ -72,15 +72,15 @@ class ImageFolder:
         if not rows:
             raise ValueError(
                 f"root={str(root)!r}: no images in its {len(found_classes)} sub-folders "
-                f"({loose} directly in it); expected root/class/image with one of the endings "
+                f"({loose} directly in it); expected root/class/image with one of the suffixes "
                 f"{' '.join(SUFFIXES)}. For other layouts list the files: ImageFolder.from_csv"
             )
-        _warn_of_the_rest([name for name, paths in found_classes.items() if not paths], loose)
+        _warn_of_ignored([name for name, paths in found_classes.items() if not paths], loose)
         self._set(rows)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a list of ``path,label`` (UTF-8, one image a line, sorted by path here).
+        """Read a list of ``path,label`` (UTF-8, one image per line; sorted by path).
 
         The first line may be a header that names these two columns among others. Relative paths
         are relative to the list.
@@ -90,12 +90,17 @@ class ImageFolder:
             rows = list(_csv_rows(csv.reader(lines), file))
         if not rows:
             raise ValueError(f"path={str(path)!r}: no rows; expected lines of path,label")
-        twice = [name for name, times in Counter(name for name, _ in rows).items() if times > 1]
-        if twice:
+        repeated = [name for name, n in Counter(name for name, _ in rows).items() if n > 1]
+        if repeated:
             raise ValueError(
-                f"path={str(path)!r}: {len(twice)} images are listed more than once, "
-                f"{str(twice[0])!r} for one"
+                f"path={str(path)!r}: {len(repeated)} images are listed more than once, "
+                f"{str(repeated[0])!r} for one; list each image once"
             )
+        return cls.from_rows(rows)
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[tuple[Path, str]]) -> Self:
+        """Images from pairs of path and label, sorted by path."""
         folder = cls.__new__(cls)
         folder._set(sorted(rows))
         return folder
@@ -133,7 +138,7 @@ def unlabelled(path: str | os.PathLike[str]) -> list[str]:
     found = sorted(_images_below(place), key=lambda path: path.parts)
     if not found:
         raise ValueError(
-            f"{str(path)!r} holds no images; expected files with one of the endings "
+            f"{str(path)!r} holds no images; expected files with one of the suffixes "
             f"{' '.join(SUFFIXES)}"
         )
     return [str(path) for path in found]
@@ -166,24 +171,24 @@ def _entries(folder: Path) -> list["os.DirEntry[str]"]:
 
 
 def _is_image(entry: "os.DirEntry[str]") -> bool:
-    """By its ending. Dangling links count, so that extraction reports them; pipes do not."""
+    """By its suffix. Dangling links count, so that extraction reports them; pipes do not."""
     return entry.name.lower().endswith(SUFFIXES) and (
         entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
     )
 
 
 def _images_below(folder: Path, base: Path | None = None) -> Iterator[Path]:
-    waiting = [folder]
+    pending = [folder]
     # Starting with the root: a link up to it would make every image one of this class.
     seen = set() if base is None else {_identity(base)}
-    while waiting:
-        current = waiting.pop()
+    while pending:
+        current = pending.pop()
         if _identity(current) in seen:
             continue
         seen.add(_identity(current))
         for entry in sorted(_entries(current), key=lambda entry: entry.name, reverse=True):
             if entry.is_dir():
-                waiting.append(Path(entry.path))
+                pending.append(Path(entry.path))
             elif _is_image(entry):
                 yield Path(entry.path)
 
@@ -193,7 +198,7 @@ def _identity(folder: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _warn_of_the_rest(empty: list[str], loose: int) -> None:
+def _warn_of_ignored(empty: list[str], loose: int) -> None:
     if empty:
         warnings.warn(
             f"{len(empty)} sub-folders hold no images and are not classes: "

@@ -1,25 +1,22 @@
 """The LLC estimator: images to the paper's feature vectors."""
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from nearkin.images.codebook import Codebook, check_coding
-from nearkin.images.coding import codes, max_pool, nearest_words, pyramid_cells
-from nearkin.images.extraction import Failed, UnreadableImages, extract, name_of
+from nearkin.images.extraction import Failed, ImageEncoder, UnreadableImages, name_of
 from nearkin.images.folder import ImageFolder, sources_of
+from nearkin.images.llc_coding import codes, max_pool, nearest_words, pyramid_cells
 from nearkin.images.reading import ImageError, Source, read_grey
 from nearkin.images.sift import DenseSIFT, Patches
+from nearkin.images.store import Failures
 from nearkin.io.fingerprint import Digest
 from nearkin.io.progress_bar import track
-from nearkin.io.run_folder import RunFolder
 from nearkin.validation.parameters import check_number
 
 Floats = NDArray[np.float32]
@@ -27,22 +24,22 @@ Floats = NDArray[np.float32]
 # What the codebook is learned from: enough for 2,048 words, and half a minute.
 SAMPLE_IMAGES = 2_000
 SAMPLE_DESCRIPTORS = 200_000
-# Images a worker takes at a time: at most this many are lost when it is killed.
+# Images that a worker takes at a time: at most these are lost when it is killed.
 CHUNK = 16
 
 
-class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class LLC(ImageEncoder):
     """Locality-constrained linear coding of dense SIFT, max-pooled over a spatial pyramid.
 
     The defaults are the paper's setting: 2,048 words, 1×1, 2×2 and 4×4 cells, 43,008 dimensions,
-    unit length. Blank patches are left out; an image of nothing else gets the zero vector.
+    unit length. Blank patches are left out; an image of blank patches only gets the zero vector.
 
     Parameters
     ----------
     n_words : int
         Size of the codebook.
     n_neighbors : int
-        Nearest words that a descriptor is written with.
+        Number of nearest words that encode a descriptor.
     pyramid : sequence of int
         Sides of the grids that the codes are pooled over: (1, 2, 4) is 21 cells.
     patch_sizes : sequence of int
@@ -110,61 +107,19 @@ class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type:
         self.words_ = codebook.fit(descriptors).words_
         return self
 
-    def transform(
-        self,
-        images: ImageFolder | Sequence[Source],
-        *,
-        out: str | os.PathLike[str] | None = None,
-        folder: str | os.PathLike[str] | RunFolder | None = None,
-        dtype: str = "float32",
-        n_jobs: int | None = None,
-        on_error: str = "raise",
-    ) -> NDArray[Any]:
-        """Features of images, a row each.
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "words_")
 
-        Parameters
-        ----------
-        images : ImageFolder, or sequence of paths or of the bytes of image files
-            What to describe.
-        out : path ending in ``.npy``, or None
-            File to write to, returned as a memory map; None keeps the features in memory.
-        folder : path or nearkin.RunFolder, optional
-            Keeps the features instead, for work that is too costly to lose: an interrupted call,
-            repeated, resumes, and what is finished is found again.
-        dtype : "float32" or "float16"
-            Type of the features.
-        n_jobs : int or None
-            Processes. The features do not depend on it.
-        on_error : "raise" or "skip"
-            What to do, after everything else is done, about images that cannot be read: raise one
-            `UnreadableImages` that lists them, or warn, leave their rows zero and list them in
-            `failed_`. A later call with the same `folder` tries them again.
-
-        Returns
-        -------
-        array of shape (n_images, n_words · cells)
-        """
-        check_is_fitted(self, "words_")
-        sources = sources_of(images)
-        features, self.failed_ = extract(
-            self,
-            sources,
-            self._settings(),
-            (CHUNK, self.n_features_out_),
-            out=out,
-            folder=folder,
-            dtype=dtype,
-            n_jobs=n_jobs,
-            on_error=on_error,
-        )
-        return features
+    def chunk_shape(self) -> tuple[int, int]:
+        """Images that a worker takes at a time, and the length of a feature vector."""
+        return CHUNK, self.n_features_out_
 
     @property
     def n_features_out_(self) -> int:
         """Length of a feature vector."""
         return len(self.words_) * sum(grid * grid for grid in self.pyramid)
 
-    def encode(self, sources: Sequence[Source]) -> tuple[Floats, dict[int, str]]:
+    def encode(self, sources: Sequence[Source]) -> tuple[Floats, Failures]:
         """Features of a few images in this process, and why some have none."""
         rows = np.zeros((len(sources), self.n_features_out_), dtype=np.float32)
         failed = {}
@@ -209,8 +164,8 @@ class LLC(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type:
             raise UnreadableImages(failed, len(chosen))
         return np.concatenate(parts), failed
 
-    def _settings(self) -> dict[str, Any]:
-        """What the features depend on."""
+    def inputs(self) -> dict[str, Any]:
+        """What the features depend on beside the images."""
         params = {key: value for key, value in self.get_params().items() if key != "random_state"}
         return {"encoder": "LLC", **params, "words": Digest(np.float32(self.words_))}
 

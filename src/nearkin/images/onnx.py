@@ -9,13 +9,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 
-from nearkin.images.extraction import Failed, extract
-from nearkin.images.folder import ImageFolder, sources_of
+from nearkin.images.extraction import ImageEncoder
 from nearkin.images.reading import ImageError, Source, read_window
+from nearkin.images.store import Failures
 from nearkin.io.fingerprint import TextDigest
-from nearkin.io.run_folder import RunFolder
 from nearkin.validation.parameters import check_number
 
 Floats = NDArray[np.float32]
@@ -25,8 +23,8 @@ MODES = {1: "L", 3: "RGB"}
 TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
 
 
-class Plan(NamedTuple):
-    """How to feed a network, from its file and from what the user added."""
+class Signature(NamedTuple):
+    """Input and output of a network, from its file and the user's settings."""
 
     input: str
     output: str
@@ -37,12 +35,12 @@ class Plan(NamedTuple):
     batch: int
 
 
-class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class OnnxEncoder(ImageEncoder):
     """Features of images by an image network.
 
     The centre of each image is resized to the network's input; each value v in 0…255 becomes
     ``(v − mean) / scale`` (networks that take bytes get v itself). Size, layout, channels and type
-    of the input are read from the file; where it leaves them open you are asked for them.
+    of the input are read from the file; an error names those that it leaves open.
 
     Parameters
     ----------
@@ -61,7 +59,7 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
     crop : float
         Share of the largest centred window that is kept: 0.875 is 224 of 256 pixels.
     batch_size : int
-        Images a run of the network, if the file leaves it open.
+        Images per run of the network, if the file leaves it open.
 
     Attributes
     ----------
@@ -70,6 +68,7 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     Examples
     --------
+    >>> from nearkin.images import ImageFolder
     >>> folder = ImageFolder("pictures/")  # doctest: +SKIP
     >>> encoder = OnnxEncoder("efficientnet_lite0.onnx", output="features")
     >>> E = encoder.transform(folder, out="embeddings.npy", n_jobs=2)  # doctest: +SKIP
@@ -97,88 +96,64 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     def fit(self, images: Any = None, y: Any = None) -> Self:
         """Nothing to learn; checks the settings against the file."""
-        self._plan()
+        self._signature()
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def transform(
-        self,
-        images: ImageFolder | Sequence[Source],
-        *,
-        out: str | os.PathLike[str] | None = None,
-        folder: str | os.PathLike[str] | RunFolder | None = None,
-        dtype: str = "float32",
-        n_jobs: int | None = None,
-        on_error: str = "raise",
-    ) -> NDArray[Any]:
-        """Features of images, a row each; the options are those of `LLC.transform`."""
-        sources = sources_of(images)
-        plan = self._plan()
-        self.failed_: Failed
-        features, self.failed_ = extract(
-            self,
-            sources,
-            self._settings(),
-            (plan.batch * max(1, self.batch_size // plan.batch), self._width(plan)),
-            out=out,
-            folder=folder,
-            dtype=dtype,
-            n_jobs=n_jobs,
-            on_error=on_error,
-        )
-        return features
+    def chunk_shape(self) -> tuple[int, int]:
+        """Images that a worker takes at a time, and the length of a feature vector."""
+        net = self._signature()
+        blank = np.zeros((net.batch, *net.size, len(net.mode)), dtype=np.uint8)
+        images = net.batch * max(1, self.batch_size // net.batch)
+        return images, self._run(net, blank).shape[1]
 
-    def encode(self, sources: Sequence[Source]) -> tuple[Floats, dict[int, str]]:
+    def encode(self, sources: Sequence[Source]) -> tuple[Floats, Failures]:
         """Features of a few images in this process, and why some have none."""
-        plan = self._plan()
+        net = self._signature()
         batches = [
-            self._encode_batch(plan, sources[start : start + plan.batch])
-            for start in range(0, len(sources), plan.batch)
+            self._encode_batch(net, sources[start : start + net.batch])
+            for start in range(0, len(sources), net.batch)
         ]
         failed = {
-            number * plan.batch + i: reason
+            number * net.batch + i: reason
             for number, (_, reasons) in enumerate(batches)
             for i, reason in reasons.items()
         }
         rows = np.concatenate([rows for rows, _ in batches])
         return rows, failed
 
-    def _encode_batch(self, plan: Plan, sources: Sequence[Source]) -> tuple[Floats, dict[int, str]]:
-        # Always a full batch, each image in its place: the rest of it must not change a row.
-        pixels = np.zeros((plan.batch, *plan.size, len(plan.mode)), dtype=np.uint8)
+    def _encode_batch(self, net: Signature, sources: Sequence[Source]) -> tuple[Floats, Failures]:
+        # Always a full batch, each image in its place, so that a row does not depend on the others.
+        pixels = np.zeros((net.batch, *net.size, len(net.mode)), dtype=np.uint8)
         failed = {}
         for i, source in enumerate(sources):
             try:
-                window = read_window(source, plan.size, self.crop, plan.mode)
+                window = read_window(source, net.size, self.crop, net.mode)
                 pixels[i] = window.reshape(pixels.shape[1:])
             except ImageError as error:
                 failed[i] = str(error)
-        rows = self._run(plan, pixels)[: len(sources)]
+        rows = self._run(net, pixels)[: len(sources)]
         for i in np.flatnonzero(~np.isfinite(rows).all(axis=1)).tolist():
             failed.setdefault(i, "the network's output is not finite")
         rows[list(failed)] = 0
         return rows, failed
 
-    def _run(self, plan: Plan, pixels: NDArray[np.uint8]) -> Floats:
+    def _run(self, net: Signature, pixels: NDArray[np.uint8]) -> Floats:
         values: NDArray[Any] = pixels
-        if plan.dtype is not np.uint8:
+        if net.dtype is not np.uint8:
             mean, scale = (np.asarray(v, dtype=np.float32) for v in (self.mean, self.scale))
-            values = ((pixels - mean) / scale).astype(plan.dtype)
-        if plan.layout == "NCHW":
+            values = ((pixels - mean) / scale).astype(net.dtype)
+        if net.layout == "NCHW":
             values = np.ascontiguousarray(values.transpose(0, 3, 1, 2))
-        (result,) = _session(*self._key()).run([plan.output], {plan.input: values})
+        (result,) = _session(*self._key()).run([net.output], {net.input: values})
         if np.ndim(result) == 0 or len(result) != len(pixels):
             raise ValueError(
-                f"output={plan.output!r} has shape {np.shape(result)} for {len(pixels)} images: "
-                "expected one row an image"
+                f"output={net.output!r} has shape {np.shape(result)} for {len(pixels)} images: "
+                "expected one row per image"
             )
         return np.asarray(result, dtype=np.float32).reshape(len(pixels), -1)
-
-    def _width(self, plan: Plan) -> int:
-        blank = np.zeros((plan.batch, *plan.size, len(plan.mode)), dtype=np.uint8)
-        return self._run(plan, blank).shape[1]
 
     def _key(self) -> tuple[str, int]:
         path = Path(self.model)
@@ -186,7 +161,7 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             raise FileNotFoundError(f"model={str(self.model)!r}: there is no such file")
         return str(path), path.stat().st_mtime_ns
 
-    def _plan(self) -> Plan:
+    def _signature(self) -> Signature:
         _check_numbers(self)
         session = _session(*self._key())
         inputs = session.get_inputs()
@@ -200,7 +175,7 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         layout = _layout(shape, self.layout)
         channel, height, width = (shape[place] for place in LAYOUTS[layout])
         fixed = isinstance(shape[0], int) and shape[0] > 0
-        return Plan(
+        return Signature(
             input=inputs[0].name,
             output=_output([node.name for node in session.get_outputs()], self.output),
             layout=layout,
@@ -210,15 +185,15 @@ class OnnxEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             batch=shape[0] if fixed else self.batch_size,
         )
 
-    def _settings(self) -> dict[str, Any]:
-        """What the features depend on."""
+    def inputs(self) -> dict[str, Any]:
+        """What the features depend on beside the images."""
         model = TextDigest(sha256(Path(self.model).read_bytes()).hexdigest())
         return {"encoder": "OnnxEncoder", **self.get_params(), "model": model}
 
 
 @lru_cache(maxsize=4)
 def _session(path: str, modified: int) -> Any:
-    """The network, loaded once a process; again when its file has changed."""
+    """The network, loaded once per process and again when its file has changed."""
     try:
         import onnxruntime
     except ImportError as error:
@@ -245,7 +220,7 @@ def _layout(shape: Sequence[int | str | None], wanted: str | None) -> str:
     if wanted is None:
         if len(fitting) != 1:
             raise ValueError(
-                f"the file says {shape} of its input, which does not tell the layout: "
+                f"the input has shape {shape} in the file, which does not tell the layout: "
                 "pass layout='NCHW' or layout='NHWC'"
             )
         return fitting[0]
@@ -254,7 +229,7 @@ def _layout(shape: Sequence[int | str | None], wanted: str | None) -> str:
     channel = shape[LAYOUTS[wanted][0]]
     if isinstance(channel, int) and channel not in MODES:
         raise ValueError(
-            f"layout={wanted!r}: that makes {channel} channels of the file's {shape}; "
+            f"layout={wanted!r}: the file's shape {shape} then has {channel} channels; "
             "expected 3 (colour) or 1 (grey)"
         )
     return wanted

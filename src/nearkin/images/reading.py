@@ -1,4 +1,4 @@
-"""Image files to arrays: upright, opaque, 8 bits, whatever the file held."""
+"""Image files to arrays: upright, opaque, 8 bits, whatever the format."""
 
 import io
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = str | os.PathLike[str] | bytes
 
-# Anything else Pillow can open is left out on purpose: an EPS file, for one, runs Ghostscript.
+# Other formats of Pillow are left out on purpose: an EPS file, for example, runs Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 MAX_PIXELS = 100_000_000
 
@@ -48,7 +48,7 @@ def read_window(
     """Decode to `mode` (RGB or L), exactly `size` (height, width).
 
     The largest centred window with the proportions of `size`, less the share `1 - crop` of its
-    sides, is resized in one go.
+    sides, is resized in one step.
     """
     return _read(source, mode, max(size), lambda image: _fit(image, size, crop))
 
@@ -59,12 +59,12 @@ def _read(
     pillow = _pillow()
     try:
         image = _decode(pillow, source, side)
-        # Transparency goes last: a small image is cheaper to lay on white than a large one.
+        # Transparency last: compositing is cheaper on the resized image.
         image = resize(image if image.mode == "RGBA" else image.convert(mode))
         return np.asarray(_on_white(pillow, image).convert(mode))
     except ImageError:
         raise
-    except Exception as error:  # decoders raise anything at all on damaged files
+    except Exception as error:  # decoders raise any exception on damaged files
         raise ImageError(_reason(error)) from error
 
 
@@ -85,7 +85,7 @@ def _reason(error: Exception) -> str:
 
 
 def _decode(pillow: Any, source: Source, side: int | None) -> "Image":
-    """Open, refuse bombs, decode, turn upright, bring to 8 bits."""
+    """Open, refuse decompression bombs, decode, rotate upright, convert to 8 bits."""
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     with pillow.open(file, formats=FORMATS) as image:
         width, height = image.size

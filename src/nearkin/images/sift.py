@@ -39,8 +39,8 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
 
     A descriptor is 4×4 spatial bins of 8 gradient orientations. Pixels vote for the two nearest
     orientations and the nearest bins linearly, weighted with a Gaussian window; the vector is
-    brought to unit length, clipped at 0.2 and brought to unit length again. Patches with next to
-    no gradient get the zero vector.
+    normalised to unit length, clipped at 0.2 and normalised again. Patches with almost no gradient
+    get the zero vector.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
         self.patch_sizes = patch_sizes
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Nothing to learn; here for pipelines."""
+        """Check the settings; nothing is learned."""
         self._check()
         return self
 
@@ -89,10 +89,10 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
         width, height = votes.shape[:2]
         lefts, tops = (_grid(side, BINS * bin_size, self.step) for side in (width, height))
         kernels = _bin_kernels(bin_size)
-        # The kernel is separable: columns first, then, turned, rows.
+        # The kernel is separable: columns first, then, transposed, rows.
         along = _pool(votes.reshape(width, -1), lefts, bin_size, kernels)
-        turned = along.reshape(-1, height, ORIENTATIONS).swapaxes(0, 1).reshape(height, -1)
-        both = _pool(turned, tops, bin_size, kernels)
+        transposed = along.reshape(-1, height, ORIENTATIONS).swapaxes(0, 1).reshape(height, -1)
+        both = _pool(transposed, tops, bin_size, kernels)
         bins = both.reshape(len(tops), BINS, len(lefts), BINS * ORIENTATIONS).swapaxes(1, 2)
         histograms = bins.reshape(-1, LENGTH)
         _normalise(histograms, np.float32(BLANK * (kernels.sum(axis=1) ** 2).sum()))
@@ -171,7 +171,7 @@ def _orientation_votes(columns: Floats) -> Floats:  # pragma: no cover
 
 @compiled(fastmath=True, inline="always")
 def _eighths(dy: np.float32, dx: np.float32) -> np.float32:  # pragma: no cover
-    """arctan2 in eighths of a turn, 0 to 8, off by 2e-6; the library's does not vectorise."""
+    """arctan2 in eighths of a turn, 0 to 8, error 2e-6; the library's does not vectorise."""
     across, up = abs(dx), abs(dy)
     ratio = min(across, up) / max(max(across, up), np.float32(1e-30))
     square = ratio * ratio

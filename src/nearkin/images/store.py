@@ -1,7 +1,7 @@
-"""Where rows of features go: an array, a file, or a run folder that knows which rows are done.
+"""Where rows of features are stored: an array, a file, or a run folder that records finished rows.
 
-In a run folder, workers write finished rows into one scratch file, and a small part for each chunk
-of rows that says so, with their checksum.
+In a run folder, workers write finished rows into one scratch file, and for each chunk of rows a
+small part that holds their checksum.
 """
 
 import os
@@ -30,14 +30,14 @@ _COMPLETE = "complete"
 
 @dataclass(frozen=True)
 class Sink:
-    """What a worker writes finished rows to."""
+    """Where a worker writes finished rows."""
 
     path: Path
     folder: RunFolder
     inputs: Fingerprint
 
     def write(self, start: int, values: NDArray[Any], failed: Failures) -> None:
-        """Write rows, and then that they are done."""
+        """Write rows, then the record that they are done."""
         write_rows(self.path, start, values)
         notes = {"failed": failed, "crc32": _checksum(values)}
         self.folder.worker().write(_chunk(start), self.inputs, {}, notes)
@@ -68,7 +68,7 @@ class Store:
             self.rows[start:stop] = values
 
     def finish(self, failures: Failures) -> None:
-        """Note that every row was tried."""
+        """Complete the store: every row was tried."""
 
 
 class FileStore(Store):
@@ -81,7 +81,7 @@ class FileStore(Store):
 
 
 class FolderStore(Store):
-    """Rows in a run folder that is claimed; what is done there is not done again."""
+    """Rows in a claimed run folder; finished ones are not made again."""
 
     def __init__(
         self, folder: RunFolder, shape: Shape, dtype: DTypeLike, chunk: int, inputs: Fingerprint
@@ -113,13 +113,13 @@ class FolderStore(Store):
             self.done[[int(row) for row in kept[1]["failed"]]] = False
 
     def finish(self, failures: Failures) -> None:
-        """Give the file its name; while rows are missing, keep what they can be added to."""
+        """Publish the file; while rows are missing, keep the scratch file that takes them."""
         source = self.path
         if source.exists():  # else it was complete before
             inputs = Fingerprint.of(self.inputs | {"failed": repr(sorted(failures))})
 
             def make(path: Path) -> None:
-                # Rows that are mended later must not change in the file that is recorded now.
+                # Rows that are repaired later must not change the file that is recorded now.
                 link_or_copy(source, path, copy=bool(failures))
 
             self.folder.file(FILE, inputs, make, stale="replace")
@@ -132,7 +132,7 @@ class FolderStore(Store):
 
 
 @contextmanager
-def opened(
+def open_store(
     out: str | os.PathLike[str] | None,
     folder: RunFolder,
     shape: Shape,
@@ -167,11 +167,11 @@ def _checksum(rows: NDArray[Any]) -> int:
 
 
 def _check_memory(shape: Shape, dtype: DTypeLike) -> None:
-    size, room = shape[0] * shape[1] * np.dtype(dtype).itemsize, _memory()
-    if size > room:
+    size, memory = shape[0] * shape[1] * np.dtype(dtype).itemsize, _memory()
+    if size > memory:
         raise MemoryError(
             f"{shape[0]:,} × {shape[1]:,} features need {size / 2**30:.1f} GiB, and there are "
-            f"{room / 2**30:.1f} GiB of memory: pass out='features.npy', or dtype='float16'"
+            f"{memory / 2**30:.1f} GiB of memory: pass out='features.npy', or dtype='float16'"
         )
 
 

@@ -1,4 +1,4 @@
-"""Rows held out from learning: what every choice on training rows is measured on.
+"""Rows held out from learning, on which all settings are selected.
 
 Held-out rows take no step and are nobody's target or impostor. They stay in the database, where
 their neighbours vote on them: leave-one-out on rows that M was fitted to is far too optimistic.
@@ -75,8 +75,21 @@ class HoldOut:
         return votes.choose(scores, labels[self.voters], labels[self.held], n_classes)
 
     def training_lists(self, neighbors: NeighborLists) -> NeighborLists:
-        """The same lists without the held-out rows: neither their own, nor as neighbours."""
-        return without(neighbors, self.held)
+        """The lists for learning: held-out rows have none and are in nobody's."""
+        held = self.held
+        check_lists(neighbors, len(held))
+        if isinstance(neighbors, np.ndarray):
+            lists = np.full(neighbors.shape, -1, np.int32)
+            for lo in range(0, len(held), _BLOCK):
+                part = neighbors[lo : lo + _BLOCK].astype(np.int32)
+                gone = held[lo : lo + _BLOCK, None] | held[part]
+                lists[lo : lo + _BLOCK] = np.where(gone, -1, part)
+            return lists
+        graph = as_graph(neighbors, len(held))
+        row = np.repeat(np.arange(len(held), dtype=np.int32), np.diff(graph.indptr))
+        keep = ~(held[row] | held[graph.indices])
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=len(held)))])
+        return sparse.csr_array((graph.data[keep], graph.indices[keep], indptr), shape=graph.shape)
 
 
 def held_out(
@@ -84,7 +97,7 @@ def held_out(
 ) -> NDArray[np.bool_]:
     """Mark a stratified `fraction` of the rows, at most 5,000 in all.
 
-    A class gives up rows only while it keeps two, so that its others still have a target.
+    Each class keeps at least two rows, so that they still have a target.
     """
     n = len(labels)
     share = min(fraction, MAX_HELD_OUT / n)
@@ -93,7 +106,7 @@ def held_out(
     start = np.repeat(np.cumsum(counts) - counts, counts)
     place = np.arange(n) - start  # place of a row within its class
     size = counts[labels[order]]
-    # A random offset per class rounds its share up or down, so that small classes take part.
+    # A random offset per class rounds its share up or down, so that small classes are included.
     quota = np.floor(size * share + rng.random(len(counts))[labels[order]])
     mask = np.zeros(n, bool)
     mask[order] = place < np.minimum(quota, np.maximum(size - 2, 0))
@@ -101,7 +114,7 @@ def held_out(
 
 
 def sample(labels: NDArray[np.integer], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """At most `most` row numbers, in order; each class gives its share, to within a row.
+    """At most `most` row numbers, in order; stratified by class, to within a row.
 
     Examples
     --------
@@ -117,26 +130,9 @@ def sample(labels: NDArray[np.integer], most: int, rng: np.random.Generator) -> 
     return np.sort(order[places.astype(np.int64)])
 
 
-def without(neighbors: NeighborLists, held: NDArray[np.bool_]) -> NeighborLists:
-    """Take the held-out rows out: no lists of theirs, and in nobody's list."""
-    check_lists(neighbors, len(held))
-    if isinstance(neighbors, np.ndarray):
-        lists = np.full(neighbors.shape, -1, np.int32)
-        for lo in range(0, len(held), _BLOCK):
-            part = neighbors[lo : lo + _BLOCK].astype(np.int32)
-            gone = held[lo : lo + _BLOCK, None] | held[part]
-            lists[lo : lo + _BLOCK] = np.where(gone, -1, part)
-        return lists
-    graph = as_graph(neighbors, len(held))
-    row = np.repeat(np.arange(len(held), dtype=np.int32), np.diff(graph.indptr))
-    keep = ~(held[row] | held[graph.indices])
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=len(held)))])
-    return sparse.csr_array((graph.data[keep], graph.indices[keep], indptr), shape=graph.shape)
-
-
 def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDArray[np.int32]:
     """The neighbours of `rows` but themselves as an array, padded with −1."""
-    ready = isinstance(neighbors, np.ndarray)
-    lists = padded((neighbors if ready else as_graph(neighbors, n))[rows])
-    lists[lists == rows[:, None]] = -1  # who is held out to judge by must not vote for itself
+    array = isinstance(neighbors, np.ndarray)
+    lists = padded((neighbors if array else as_graph(neighbors, n))[rows])
+    lists[lists == rows[:, None]] = -1  # a row must not vote for itself
     return lists

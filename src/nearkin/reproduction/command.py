@@ -16,9 +16,9 @@ from nearkin.reproduction import ITEMS
 def reproduce(
     item: Annotated[str, typer.Argument(help="table1 … table4, figure1 … figure5, or all.")],
     data: Annotated[Path, typer.Option(help="Folder with caltech101.tar, mnist.npz, …")],
-    out: Annotated[Path, typer.Option(help="Folder for results and the cache.")] = Path(
-        "runs/paper"
-    ),
+    folder: Annotated[
+        Path, typer.Option(help="Run folder for results; the same command resumes there.")
+    ] = Path("runs/paper"),
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, a few minutes.")] = False,
     splits: Annotated[int, typer.Option(help="Random splits for Table 3.")] = 1,
     again: Annotated[bool, typer.Option("--again", help="Measure anew; keep features.")] = False,
@@ -27,7 +27,7 @@ def reproduce(
 ) -> None:
     """Run the paper's tables and figures and print its figures beside ours; resumes.
 
-    Example: nearkin reproduce all --data DIR --out runs/paper
+    Example: nearkin reproduce all --data DIR --folder runs/paper
     """
     from nearkin.validation.parameters import check_choice, check_number
 
@@ -36,9 +36,10 @@ def reproduce(
         check_number(name, value, 1)
     if not data.is_dir():
         raise FileNotFoundError(f"--data {data} is not a folder; give the one that holds the data")
+    from nearkin.io.run_folder import RunFolder
     from nearkin.reproduction import runner
     from nearkin.reproduction.setup import Setup
 
-    setup = Setup(data, out, quick, splits, again, jobs, typer.echo)
+    setup = Setup(data, RunFolder(folder), quick, splits, again, jobs, typer.echo)
     with plain_warnings(), interruptible(GOES_ON):
         runner.run(item, setup, results)

@@ -1,6 +1,6 @@
 """Figure 1: the four classes of Table 1 in the plane of LDA, with SL-NE's equal similarities.
 
-Command: ``nearkin reproduce figure1 --data DIR --out OUT``; seconds once the features are there.
+Command: ``nearkin reproduce figure1 --data DIR --folder RUN``; seconds once the features are there.
 
 The paper shows two clusters, birds and boats, in each of which two classes mix, and at the centre
 of each cluster an ellipse of equal similarity, narrow in the direction that tells the two classes

@@ -1,7 +1,7 @@
 """Figure 2: hardest against uniform sampling, test accuracy after each epoch on Caltech-101.
 
-Command: ``nearkin reproduce figure2 --data DIR --out OUT``; about three minutes on two cores once
-the features are there.
+Command: ``nearkin reproduce figure2 --data DIR --folder RUN``; about three minutes on two cores
+once the features are there.
 
 The paper: both improve a lot over the inner product, hardest sampling converges faster and
 reaches a higher accuracy. Here at the paper's settings (3,000-d PCA, 50 neighbours, margin 0.02,
@@ -41,9 +41,9 @@ def run(setup: Setup) -> Result:
         curves[panel] = {}
         for rule in RULES:
             learner = methods.slne(settings, sampling=rule, max_epochs=epochs)
-            curves[panel][rule] = setup.cached(
+            curves[panel][rule] = setup.value(
                 f"figure2-{number}-{rule}",
-                [task.key, epochs],
+                {"rows": task.digest, "epochs": epochs},
                 partial(curve, setup, task, learner, vote),
             )
             setup.log(f"{panel}, {rule}: {curves[panel][rule][0]:.2f} before, "

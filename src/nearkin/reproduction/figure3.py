@@ -1,6 +1,6 @@
 """Figure 3: the training images most similar to a test image, before and after learning.
 
-Command: ``nearkin reproduce figure3 --data DIR --out OUT``; a minute on two cores once the
+Command: ``nearkin reproduce figure3 --data DIR --folder RUN``; a minute on two cores once the
 features are there (SL-NE at the paper's settings on half-whitened rows, shared with Figure 5).
 
 The paper shows four test images; those found by SL-NE are more alike in meaning and more often of

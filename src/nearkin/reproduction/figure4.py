@@ -1,6 +1,6 @@
 """Figure 4: accuracy of SL-DE against the size of the ensemble and the projected dimension.
 
-Command: ``nearkin reproduce figure4 --data DIR --out OUT``; about five minutes on two cores once
+Command: ``nearkin reproduce figure4 --data DIR --folder RUN``; about five minutes on two cores once
 the features are there.
 
 The paper: accuracy grows with the ensemble to a bound that the dimension sets; ten members in
@@ -43,15 +43,15 @@ def run(setup: Setup) -> Result:
     found: dict[str, Any] = {}
     for rule, settings in LEARNERS.items():
         learner = SLNE(tol=0, random_state=0, **settings)
-        single = setup.cached(
+        single = setup.value(
             f"figure4-{rule}-single",
-            [task.key, settings],
+            {"rows": task.digest, **settings},
             partial(alone, setup, task, learner),
         )
         curves = {
-            str(d): setup.cached(
+            str(d): setup.value(
                 f"figure4-{rule}-{d}",
-                [task.key, settings, members],
+                {"rows": task.digest, **settings, "members": members},
                 partial(curve, setup, task, learner, d, members),
             )
             for d in dims

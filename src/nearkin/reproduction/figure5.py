@@ -1,7 +1,7 @@
 """Figure 5: precision against recall of the most similar images.
 
-Command: ``nearkin reproduce figure5 --data DIR --out OUT``; about three minutes on two cores once
-the features are there; Caltech-256 and SUN-397 where their folders are (see `layouts`).
+Command: ``nearkin reproduce figure5 --data DIR --folder RUN``; about three minutes on two cores
+once the features are there; Caltech-256 and SUN-397 where their folders are (see `layouts`).
 
 The paper: SL-NE improves on Retrieval at every point of the curve on all three sets, and SL-DE is
 very close to SL-NE on Caltech-256 and SUN. Here the shortlist of the nearest rows (half-whitened;
@@ -36,8 +36,8 @@ def run(setup: Setup) -> Result:
             result.not_run.append(str(missing))
             continue
         settings = methods.fitting(published.SETTINGS[name], task, setup.quick)
-        found = setup.cached(
-            f"figure5-{task.key}", vars(settings), partial(curves, setup, task, settings)
+        found = methods.kept(
+            setup, "figure5", task, settings, partial(curves, setup, task, settings)
         )
         result.numbers[name] = found
         result.claims += claims(name, found)

@@ -20,7 +20,6 @@ ILSVRC'10     ``ILSVRC2010``: ``train/<WNID>/….JPEG``,                 the off
 The rule for Caltech-256 is in the source of the paper: "80 training (minimum 20 testing)".
 """
 
-import csv
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.images.folder import SUFFIXES, ImageFolder
-from nearkin.io.atomic import atomic_write
+from nearkin.io.fingerprint import FileDigest
+from nearkin.io.run_folder import RunFolder
 from nearkin.reproduction.setup import DataMissing
 
 Mask = NDArray[np.bool_]
@@ -101,17 +101,20 @@ class Layout:
     """The locations of a set and how to read it."""
 
     places: tuple[str, ...]
-    read: Callable[[Path, Path], tuple[ImageFolder, Mask | None]]
+    read: Callable[[Path, RunFolder], tuple[ImageFolder, Mask | None]]
     quota: Callable[[int], int] | None
 
 
-def find(name: str, data: Path, work: Path) -> ImageSet:
-    """The set `name` in `data`; raises `DataMissing` if it is not there."""
+def find(name: str, data: Path, run: RunFolder) -> ImageSet:
+    """The set `name` in `data`; raises `DataMissing` if it is not there.
+
+    An archive is unpacked into the run folder, which must be claimed.
+    """
     layout = LAYOUTS[name]
     place = next((p for p in map(data.joinpath, layout.places) if p.exists()), None)
     if place is None:
         raise DataMissing(f"not run: put {name} at {data / layout.places[0]} ({_wanted(layout)})")
-    folder, fixed = layout.read(place, work)
+    folder, fixed = layout.read(place, run)
     return ImageSet(name, folder, layout.quota, fixed)
 
 
@@ -120,35 +123,34 @@ def _wanted(layout: Layout) -> str:
     return f"or {others}; " * bool(others) + "see nearkin.reproduction.layouts"
 
 
-def _classes(place: Path, work: Path) -> tuple[ImageFolder, None]:
+def _classes(place: Path, run: RunFolder) -> tuple[ImageFolder, None]:
     """One sub-folder per class, or a tar of them."""
-    if place.suffix == ".tar":
-        unpacked = work / place.stem
-        if not unpacked.is_dir():
-            aside = work / f".{place.stem}.part"
-            with tarfile.open(place) as tar:
-                tar.extractall(aside, filter="data")
-            (aside / place.stem).rename(unpacked)
-            aside.rmdir()
-        place = unpacked
-    return ImageFolder(place), None
+    return ImageFolder(_unpacked(place, run) if place.suffix == ".tar" else place), None
 
 
-def _nested(place: Path, work: Path) -> tuple[ImageFolder, None]:
+def _unpacked(tar: Path, run: RunFolder) -> Path:
+    scratch = run.scratch(tar.stem, {"tar": FileDigest(tar.resolve())})
+    images, partial = scratch / tar.stem, scratch / "partial"
+    if not images.is_dir():
+        with tarfile.open(tar) as archive:
+            archive.extractall(partial, filter="data")
+        (partial / tar.stem).rename(images)
+    return images
+
+
+def _nested(place: Path, _: RunFolder) -> tuple[ImageFolder, None]:
     """Folders of any depth; the path of an image's folder is its class."""
-    images = (p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES)
-    rows = [(p, p.parent.relative_to(place).as_posix()) for p in images]
-    return _listed(work / "sun397.csv", rows), None
+    images = (p for p in place.rglob("*") if _is_image(p))
+    return _listed([(p, p.parent.relative_to(place).as_posix()) for p in images]), None
 
 
-def _official(place: Path, work: Path) -> tuple[ImageFolder, Mask]:
+def _official(place: Path, _: RunFolder) -> tuple[ImageFolder, Mask]:
     """ILSVRC's own training and test images."""
     training = [(p, p.parent.name) for p in sorted((place / "train").glob("*/*")) if _is_image(p)]
     tested = next((n for n in TRUTHS if (place / n).is_dir()), None)
     if tested is None or not training:
         raise DataMissing(f"not run: {place} must hold train/<WNID>/ and test/ or val/")
-    rows = training + list(_test_images(place, tested))
-    folder = _listed(work / "ilsvrc2010.csv", rows)
+    folder = _listed(training + list(_test_images(place, tested)))
     below = (place / "train").resolve()
     return folder, np.array([Path(path).is_relative_to(below) for path in folder.paths])
 
@@ -187,12 +189,10 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def _listed(file: Path, rows: list[tuple[Path, str]]) -> ImageFolder:
+def _listed(rows: list[tuple[Path, str]]) -> ImageFolder:
     if not rows:
         raise DataMissing("not run: the folder holds no images in the official layout")
-    with atomic_write(file) as part, open(part, "w", encoding="utf-8", newline="") as lines:
-        csv.writer(lines).writerows([("path", "label"), *((p.resolve(), n) for p, n in rows)])
-    return ImageFolder.from_csv(file)
+    return ImageFolder.from_rows((path.resolve(), label) for path, label in rows)
 
 
 def first_classes(found: ImageSet, names: tuple[str, ...], classes: int, images: int) -> ImageSet:

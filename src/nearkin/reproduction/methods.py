@@ -1,16 +1,16 @@
-"""The paper's methods on a task, at given settings; each result is a `Score` for the cache.
+"""The paper's methods on a task, at given settings; each result is a `Score`.
 
 Votes are the paper's (Eq. 9): the similarities of the neighbours, summed by class.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.io.fingerprint import TextDigest
 from nearkin.learning.sampling import Hardest
 from nearkin.metrics import top_n_accuracy
 from nearkin.native.pairs import pair_scores
@@ -99,25 +99,31 @@ def slde(settings: PaperSettings, jobs: int, **changes: Any) -> SLDE:
     )
 
 
+def kept(
+    setup: Setup, what: str, task: Task, settings: PaperSettings, make: Callable[[], Any]
+) -> Any:
+    """A JSON value about a task at these settings; measured unless the run folder has it."""
+    name = "".join(c for c in what.lower() if c.isalnum() or c == "-")
+    return setup.value(f"{name}-{task.key}", {"rows": task.digest, **vars(settings)}, make)
+
+
 def matrix(setup: Setup, task: Task, learner: Any) -> Array:
-    """M of a learner on the training rows, cached for other items."""
+    """M of a learner on the training rows, kept for other items."""
     return _learned(setup, task, learner)[0]
 
 
 def _learned(setup: Setup, task: Task, learner: Any) -> tuple[Array, float]:
     """M, and the seconds that learning it took."""
     own, _ = task.lists(setup, learner.n_neighbors)
-    about = " ".join(repr(learner).split())
-    digest = blake2b(about.encode(), digest_size=4).hexdigest()
-    name = f"{task.key}-{type(learner).__name__}-{digest}"
+    settings = TextDigest(" ".join(repr(learner).split()))
 
-    def learn() -> Array:
+    def learn() -> dict[str, Any]:
         _, seconds = timed(lambda: learner.fit(task.X, task.y, neighbors=own))
-        setup.array(f"{name}-seconds", lambda: np.array(seconds))
-        return learner.matrix_
+        return {"M": learner.matrix_, "seconds": np.array([seconds])}
 
-    M = setup.array(name, learn)
-    return M, float(setup.array(f"{name}-seconds", lambda: np.array(np.nan)))
+    name = f"{task.key}-{type(learner).__name__}-{str(settings)[-8:]}"
+    found = setup.arrays(name, {"rows": task.digest, "learner": settings}, learn)
+    return found["M"], float(found["seconds"][0])
 
 
 def learned(setup: Setup, task: Task, learner: Any, vote: Vote = PAPER_VOTE) -> Score:

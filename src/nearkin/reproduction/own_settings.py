@@ -6,7 +6,7 @@ rules, that is most accurate on a held-out fifth of the training rows. For other
 makes the selection.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from nearkin.learning.presets import IMAGES
 from nearkin.metrics import top_n_accuracy
 from nearkin.native.pairs import pair_scores
 from nearkin.neighbors import nearest
-from nearkin.reproduction.methods import Score, score
+from nearkin.reproduction.methods import Score, score, tally
 from nearkin.reproduction.results import timed
 from nearkin.reproduction.setup import Setup
 from nearkin.reproduction.tasks import Array, Task
@@ -28,7 +28,7 @@ from nearkin.voting.votes import Vote
 HELD_OUT, WHITENING, VOTERS = 0.2, 0.5, 1_000
 POWERS = [Vote("power", p) for p in (1.0, 2.0, 3.0, 4.0, 6.0)]
 TOPS = [Vote("top", n) for n in (1.0, 3.0, 5.0, 10.0)]  # for plain neighbours
-SELECTION_ROWS = 20_000
+SELECTION_ROWS, PLAIN_FOLDS = 20_000, 3  # for plain neighbours
 # The rules learn different matrices; normalised, they can be added.
 SUMS = [("all",), ("hardest",), ("softmax",), ("all", "hardest"), ("all", "hardest", "softmax")]
 BLOCKS = 3  # of SL-DE
@@ -42,10 +42,10 @@ class Validation(NamedTuple):
     truth: NDArray[Any]
 
 
-def slne(task: Task, folds: int = 2) -> Score:
+def slne(task: Task, folds: int) -> Score:
     """SL-NE with the best rule, or sum of rules, and vote."""
     task = task.whitened(WHITENING)
-    return _scored(task, *timed(lambda: _selected(task, _single, SUMS, folds)))
+    return _scored(task, *timed(lambda: _selected(task, _single, folds)))
 
 
 def slde(setup: Setup, task: Task) -> Score:
@@ -65,7 +65,7 @@ def slde(setup: Setup, task: Task) -> Score:
         )
         return model.fit(X, y).matrix_
 
-    return _scored(task, *timed(lambda: _selected(task, ensemble, SUMS, 1)))
+    return _scored(task, *timed(lambda: _selected(task, ensemble, 1)))
 
 
 def _scored(task: Task, result: tuple[Array, str], seconds: float) -> Score:
@@ -86,10 +86,10 @@ def _normalised(M: Array) -> Array:
 
 
 def _selected(
-    task: Task, learn: Any, sums: Sequence[tuple[str, ...]], folds: int
+    task: Task, learn: Callable[[str, Array, NDArray[Any]], Array], folds: int
 ) -> tuple[Array, str]:
     """The votes for the test rows, with the sum of rules and the vote selected on held-out rows."""
-    rules = sorted({rule for names in sums for rule in names})
+    rules = sorted({rule for names in SUMS for rule in names})
     parts = []
     for fold in range(folds):
         held = held_out(task.y, HELD_OUT, np.random.default_rng([0, fold]))
@@ -98,13 +98,13 @@ def _selected(
         seen = {r: pair_scores(Q @ _normalised(learn(r, X, y)), X, near) for r in rules}
         parts.append(Validation(seen, y[near], task.y[held]))
     accuracy, vote, names = max(
-        ((*_vote(parts, names), names) for names in sums), key=lambda trial: trial[0]
+        ((*_vote(parts, names), names) for names in SUMS), key=lambda trial: trial[0]
     )
     M = sum(_normalised(learn(rule, task.X, task.y)) for rule in names)
     near = _voters(task.X, task.Q)
     scores = pair_scores(task.Q @ M, task.X, near)
     note = f"{'+'.join(names)}, power {vote.sharpness:g}, {accuracy:.2f} on held-out rows"
-    return vote.tally(scores, task.y[near], int(task.y.max()) + 1), note
+    return tally(task, near, scores, vote), note
 
 
 def _voters(X: Array, Q: Array) -> NDArray[np.int32]:
@@ -126,21 +126,20 @@ def _vote(
     return max(trials, key=lambda trial: trial[0])
 
 
-def plain(task: Task, folds: int = 3) -> Score:
+def plain(task: Task) -> Score:
     """Plain nearest rows; selects the whitening, their number and the vote."""
 
     def work() -> tuple[Array, str]:
-        accuracy, vote, w, k = _plain_selection(task, folds)
+        accuracy, vote, w, k = _plain_selection(task)
         rows = task.whitened(w)
         near = nearest(rows.X, min(k, len(rows.X)), queries=rows.Q)[1]
-        votes = vote.tally(pair_scores(rows.Q, rows.X, near), rows.y[near], int(rows.y.max()) + 1)
         note = f"whitening {w:g}, k={k}, {vote.kind} {vote.sharpness:g}, {accuracy:.2f} held out"
-        return votes, note
+        return tally(rows, near, pair_scores(rows.Q, rows.X, near), vote), note
 
     return _scored(task, *timed(work))
 
 
-def _plain_selection(task: Task, folds: int) -> tuple[float, Vote, float, int]:
+def _plain_selection(task: Task) -> tuple[float, Vote, float, int]:
     """The best accuracy on held-out rows, with its vote, whitening and number of neighbours."""
     some = np.random.default_rng(0).permutation(len(task.X))[:SELECTION_ROWS]
     y, trials = task.y[some], []
@@ -148,7 +147,7 @@ def _plain_selection(task: Task, folds: int) -> tuple[float, Vote, float, int]:
         rows = task.whitened(w).X[some]
         for k in (20, 50, 100):
             parts = []
-            for fold in range(folds):
+            for fold in range(PLAIN_FOLDS):
                 held = held_out(y, HELD_OUT, np.random.default_rng([0, fold]))
                 X, Q = rows[~held], rows[held]
                 near = nearest(X, min(k, len(X)), queries=Q)[1]

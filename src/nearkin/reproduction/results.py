@@ -8,12 +8,9 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from nearkin.io.atomic import atomic_write
 
 Number = float | str | None
 
@@ -63,10 +60,10 @@ class Result:
     not_run: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def write(self, path: Path) -> None:
+    @property
+    def json(self) -> str:
         """Everything as JSON."""
-        with atomic_write(path) as part:
-            part.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False))
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False)
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

@@ -1,8 +1,4 @@
-"""The setup of a run: paths, sizes, and the cache that items share.
-
-Expensive results go through `Setup.cached` and `Setup.array`, so that an interrupted run resumes
-and items share features, rows and matrices.
-"""
+"""The setup of a run: data, sizes, and the run folder in which items keep and share results."""
 
 import json
 from collections.abc import Callable
@@ -10,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import nearkin
-from nearkin.io.atomic import atomic_write
+from nearkin.io.run_folder import Inputs, RunFolder
+from nearkin.io.safetensors import Arrays
 
 
 class DataMissing(Exception):
@@ -23,41 +19,34 @@ class DataMissing(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """Paths and sizes of a run, and its cache."""
+    """Data, sizes and a claimed run folder, from which an interrupted run resumes."""
 
     data: Path
-    out: Path
+    folder: RunFolder
     quick: bool = False
     splits: int = 1
     again: bool = False
     jobs: int = 2
     log: Callable[[str], None] = print
 
-    @property
-    def cache(self) -> Path:
-        """The folder for features, rows and matrices of runs of this size."""
-        path = self.out / "cache" / ("quick" if self.quick else "full")
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def cached(self, name: str, settings: Any, make: Callable[[], Any]) -> Any:
-        """The JSON value `name`; computed unless the cache has it for these settings."""
-        file = self.cache / f"{name}.json"
-        note = json.loads(json.dumps([nearkin.__version__, settings]))
-        if file.exists() and not self.again:
-            found = json.loads(file.read_text())
-            if found["made_with"] == note:
-                return found["value"]
+    def value(self, name: str, inputs: Inputs, make: Callable[[], Any]) -> Any:
+        """A JSON value; measured unless the folder has it from these inputs."""
+        inputs = {"nearkin": nearkin.__version__, **inputs}
+        kept = None if self.again else self.folder.read(name, inputs, "replace")
+        if kept is not None:
+            return kept[1]["value"]
         value = make()
-        with atomic_write(file) as part:
-            part.write_text(json.dumps({"made_with": note, "value": value}))
-        return json.loads(json.dumps(value))
+        self.folder.write(name, inputs, {}, {"value": value})
+        return json.loads(json.dumps(value))  # the same types as when it is read
 
-    def array(self, name: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """The array `name` as a memory map; computed unless the cache has it."""
-        file = self.cache / f"{name}.npy"
-        if not file.exists():
-            array = make()
-            with atomic_write(file) as part:
-                np.save(part, array)
-        return np.load(file, mmap_mode="r")
+    def arrays(
+        self, name: str, inputs: Inputs, make: Callable[[], Arrays]
+    ) -> dict[str, NDArray[Any]]:
+        """Arrays, memory-mapped; computed unless the folder has them from these inputs."""
+        kept = self.folder.read(name, inputs, "replace")
+        if kept is None:
+            self.folder.write(name, inputs, make())
+            kept = self.folder.read(name, inputs)
+        if kept is None:
+            raise OSError(f"{self.folder.path} does not return what was written; check the disk")
+        return kept[0]

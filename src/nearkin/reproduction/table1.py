@@ -1,6 +1,6 @@
 """Table 1: four classes of Caltech-101, divided in four ways, by kNN, LMNN and SL-NE.
 
-Command: ``nearkin reproduce table1 --data DIR --out OUT``; about two minutes on two cores once
+Command: ``nearkin reproduce table1 --data DIR --folder RUN``; about two minutes on two cores once
 the features are there.
 
 The paper: SL-NE is far above LMNN where classes are alike (flamingo against ibis 78.14 to 64.93)
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.io.fingerprint import Digest
 from nearkin.neighbors import nearest
 from nearkin.preprocessing import Preprocess
 from nearkin.reproduction import methods, own_settings, published, tasks
@@ -45,9 +46,9 @@ def run(setup: Setup) -> Result:
     splits = QUICK_SPLITS if setup.quick else SPLITS
     cells, spread = [], {}
     for division, names in published.DIVISIONS.items():
-        found = setup.cached(
+        found = setup.value(
             f"table1-{division.replace('/', '-').replace(' ', '-')}",
-            [tasks.stem(images), splits, "LMNN on half-whitened rows too"],
+            {"features": Digest(features, images.folder.labels), "splits": splits},
             partial(measured, setup, images.folder.labels, features, names, splits),
         )
         setup.log(f"{division}: " + ", ".join(f"{m} {v[0]:.2f}" for m, v in found.items()))

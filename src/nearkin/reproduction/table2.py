@@ -76,9 +76,9 @@ def run(setup: Setup) -> Result:
     """Times, exponents, and whether they are the paper's."""
     times: dict[str, dict[str, Any]] = {}
     for sweep in sweeps(setup.quick):
-        found = setup.cached(
+        found = setup.value(
             f"table2-{sweep.quantity.replace(' ', '-')}",
-            [sweep, NEIGHBORS, EPOCHS, ITERATIONS, PASSES],
+            {"sweep": sweep, "settings": (NEIGHBORS, EPOCHS, ITERATIONS, PASSES)},
             partial(measured, sweep),
         )
         times[sweep.quantity] = {"values": sweep.values, "seconds": found}

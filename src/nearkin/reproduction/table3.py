@@ -1,6 +1,6 @@
 """Table 3: accuracies on the middle-scale sets.
 
-Command: ``nearkin reproduce table3 --data DIR --out OUT [--splits 3]``; about twelve minutes a
+Command: ``nearkin reproduce table3 --data DIR --folder RUN [--splits 3]``; about twelve minutes a
 split of Caltech-101 on two cores once the features are there, five for MNIST. Caltech-256 and
 SUN-397 run where their folders are (see `layouts`); count an hour and half a day.
 
@@ -83,7 +83,7 @@ def notes(setup: Setup) -> list[str]:
 
 
 def split(setup: Setup, name: str, seed: int) -> dict[str, Any]:
-    """All methods on one split; finished ones are cached."""
+    """All methods on one split; finished ones are kept."""
     task = tasks.task(setup, name, seed)
     settings = methods.fitting(published.SETTINGS[name], task, setup.quick)
     half = task.whitened(own_settings.WHITENING)
@@ -99,7 +99,7 @@ def split(setup: Setup, name: str, seed: int) -> dict[str, Any]:
     }
     if published.TABLE3[name][1]["LMNN"] is None:  # not in a reasonable time, in the paper or here
         del work["LMNN"], work["LMNN, own best"]
-    return _done(setup, f"{name} split {seed}", task.key, vars(settings), work)
+    return _done(setup, f"{name} split {seed}", task, settings, work)
 
 
 def substitute(setup: Setup, data: substitute_data.Substitute) -> dict[str, Any]:
@@ -107,9 +107,9 @@ def substitute(setup: Setup, data: substitute_data.Substitute) -> dict[str, Any]
     settings = methods.fitting(substitute_data.MNIST, data.task, setup.quick)
     work = at_the_papers(setup, data.task, settings)
     work["Retrieval, own best"] = lambda: own_settings.plain(data.task)
-    found = _done(setup, SUBSTITUTE, data.task.key, vars(settings), work)
-    single, ensemble = setup.cached(
-        "table3-mnist-tuned", len(data.X), lambda: substitute_data.tuned(setup, data)
+    found = _done(setup, SUBSTITUTE, data.task, settings, work)
+    single, ensemble = setup.value(
+        "table3-mnist-tuned", {"rows": data.task.digest}, lambda: substitute_data.tuned(setup, data)
     )
     return found | {"SL-NE, own best": single, "SL-DE, own best": ensemble}
 
@@ -125,11 +125,12 @@ def at_the_papers(setup: Setup, task: tasks.Task, settings: published.PaperSetti
     }
 
 
-def _done(setup: Setup, what: str, key: str, settings: Any, work: Work) -> dict[str, Any]:
+def _done(
+    setup: Setup, what: str, task: tasks.Task, settings: published.PaperSettings, work: Work
+) -> dict[str, Any]:
     found = {}
     for method, job in work.items():
-        name = "".join(c for c in method.lower() if c.isalnum())
-        found[method] = setup.cached(f"table3-{key}-{name}", settings, job)
+        found[method] = methods.kept(setup, f"table3-{method}", task, settings, job)
         setup.log("{}, {}: {top1:.2f} / {top3:.2f}  {seconds:.0f} s  {note}".format(
             what, method, **found[method]))  # fmt: skip
     return found

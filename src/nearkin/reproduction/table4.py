@@ -1,8 +1,8 @@
 """Table 4: top-1 errors on ILSVRC'10.
 
-Command: ``nearkin reproduce table4 --data DIR --out OUT``; about six minutes on two cores for the
-substitute. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a day on
-two cores; they are computed block by block and resume.
+Command: ``nearkin reproduce table4 --data DIR --folder RUN``; about six minutes on two cores for
+the substitute. With ILSVRC'10 (see `layouts`) the features of 1.4 million images take most of a
+day on two cores; they are computed block by block and resume.
 
 The paper: SL-NE 66.37 % is far below Retrieval (another system, not plain neighbours), the SVM
 and LMNN, and about as good as Mensink et al. with better features; SL-DE, ten blocks of 100
@@ -57,12 +57,11 @@ def run(setup: Setup) -> Result:
     try:
         data = substitute_data.covtype(setup)
         settings = methods.fitting(substitute_data.COVTYPE, data.task, setup.quick)
-        single, ensemble = setup.cached(
-            "table4-covtype-tuned", len(data.X), lambda: substitute_data.tuned(setup, data)
+        rows = {"rows": data.task.digest}
+        single, ensemble = setup.value(
+            "table4-covtype-tuned", rows, lambda: substitute_data.tuned(setup, data)
         )
-        plain = setup.cached(
-            "table4-covtype-plain", len(data.X), lambda: own_settings.plain(data.task)
-        )
+        plain = setup.value("table4-covtype-plain", rows, lambda: own_settings.plain(data.task))
         own = {"Retrieval": plain, "SL-NE": single, "SL-DE": ensemble}
         found = measured(setup, data.task, settings)
         _add(result, SUBSTITUTE, found | {f"{m}, own best": value for m, value in own.items()})
@@ -82,7 +81,7 @@ def notes(setup: Setup) -> list[str]:
 
 
 def measured(setup: Setup, task: tasks.Task, settings: published.PaperSettings) -> dict[str, Any]:
-    """All methods; finished ones are cached."""
+    """All methods; finished ones are kept."""
     work: dict[str, Any] = {
         "linear SVM": lambda: task_baselines.svm(task),
         "Retrieval": lambda: methods.plain(setup, task, settings.neighbors),
@@ -93,8 +92,7 @@ def measured(setup: Setup, task: tasks.Task, settings: published.PaperSettings) 
     }
     found = {}
     for method, job in work.items():
-        name = "".join(c for c in method.lower() if c.isalnum())
-        found[method] = setup.cached(f"table4-{task.key}-{name}", vars(settings), job)
+        found[method] = methods.kept(setup, f"table4-{method}", task, settings, job)
         if method != "blocks":
             setup.log("{}, {}: error {:.2f}  {seconds:.0f} s".format(
                 task.key, method, error(found[method]), **found[method]))  # fmt: skip

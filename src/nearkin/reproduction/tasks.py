@@ -1,4 +1,4 @@
-"""Tasks from image folders: LLC features, PCA, unit length, neighbours; computed once, cached.
+"""Tasks from image folders: LLC features, PCA, unit length, neighbours; kept in the run folder.
 
 As in the paper: 43,008-dimensional LLC features (2,048 words, 21 cells), the first 3,000
 (ILSVRC'10: 1,000) principal directions of the training images, unit length. The codebook is
@@ -6,17 +6,20 @@ learned without labels from all images. Half-whitened rows, which the paper does
 derived from these.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from hashlib import blake2b
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import nearkin
+from nearkin.images.extraction import fingerprint
 from nearkin.images.llc import LLC
-from nearkin.io.atomic import atomic_write
+from nearkin.io.fingerprint import Digest, Fingerprint
+from nearkin.io.run_folder import Inputs
+from nearkin.io.safetensors import Arrays, Stream
 from nearkin.neighbors import nearest
 from nearkin.preprocessing import Preprocess
 from nearkin.reproduction import layouts
@@ -36,12 +39,17 @@ STREAM_SAMPLE, STREAM_BLOCK = 20_000, 4_096
 class Task:
     """Training rows and test rows with their labels."""
 
-    key: str  # the prefix of its files in the cache
+    key: str  # the prefix of its parts in the run folder
     X: Array
     y: NDArray[np.int64]
     Q: Array
     truth: NDArray[np.int64]
     variances: Array  # of the columns, before the rows were scaled to unit length
+
+    @cached_property
+    def digest(self) -> Digest:
+        """The task as an input of what is made from it."""
+        return Digest(self.X, self.y, self.Q, self.truth)
 
     def whitened(self, exponent: float) -> "Task":
         """The rows that a PCA with this whitening would have given.
@@ -68,9 +76,12 @@ class Task:
     def lists(self, setup: Setup, k: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The nearest training rows of the training rows and of the test rows."""
         k = min(k, len(self.X) - 1)
-        own = setup.array(f"{self.key}-own{k}", lambda: nearest(self.X, k)[1])
-        near = setup.array(f"{self.key}-near{k}", lambda: nearest(self.X, k, queries=self.Q)[1])
-        return own, near
+        found = setup.arrays(
+            f"{self.key}-neighbors{k}",
+            {"rows": self.digest},
+            lambda: {"own": nearest(self.X, k)[1], "near": nearest(self.X, k, queries=self.Q)[1]},
+        )
+        return found["own"], found["near"]
 
 
 def _unit(rows: Array) -> Array:
@@ -80,38 +91,48 @@ def _unit(rows: Array) -> Array:
 
 def image_set(setup: Setup, name: str) -> layouts.ImageSet:
     """The set, or for a quick run a small part of it."""
-    setup.cache.parent.mkdir(parents=True, exist_ok=True)
-    found = layouts.find(name, setup.data, setup.cache.parent)
+    found = layouts.find(name, setup.data, setup.folder)
     if not setup.quick:
         return found
     return layouts.first_classes(found, TOY_CLASSES, QUICK_CLASSES, QUICK_IMAGES)
 
 
+def stem(images: layouts.ImageSet) -> str:
+    """A prefix of names that changes when the images do."""
+    name = "".join(c for c in images.name.lower() if c.isalnum())
+    return f"{name}-{str(fingerprint(images.folder.paths))[-6:]}"
+
+
 def features(setup: Setup, images: layouts.ImageSet) -> NDArray[np.float16]:
     """LLC features in half precision, one row per image; an interrupted extraction resumes."""
-    out = setup.cache / f"{stem(images)}-llc.npy"
-    done = out.with_suffix(".done")
-    if not done.exists():
-        setup.log(f"LLC features of {len(images.folder):,} images ({images.name}) ...")
-        encoder = _encoder(setup).fit(images.folder)
-        encoder.transform(
-            images.folder, out=out, dtype="float16", n_jobs=setup.jobs, on_error="skip"
-        )
-        done.touch()
-    return np.load(out, mmap_mode="r")
-
-
-def _encoder(setup: Setup) -> LLC:
-    return LLC(QUICK_WORDS if setup.quick else 2_048, random_state=0)
-
-
-def stem(images: layouts.ImageSet) -> str:
-    """A file name prefix that changes when the images do."""
-    listed = "\n".join(
-        f"{label}/{Path(p).name}" for label, p in zip(images.folder.labels, images.folder.paths)
+    setup.log(f"LLC features of {len(images.folder):,} images ({images.name}) ...")
+    encoder = _encoder(setup, images)
+    return encoder.transform(
+        images.folder,
+        folder=setup.folder.sub(f"{stem(images)}-llc"),
+        dtype="float16",
+        n_jobs=setup.jobs,
+        on_error="skip",
     )
-    name = "".join(c for c in images.name.lower() if c.isalnum())
-    return f"{name}-{blake2b(listed.encode(), digest_size=3).hexdigest()}"
+
+
+def _encoder(setup: Setup, images: layouts.ImageSet) -> LLC:
+    """The encoder, with a codebook learned from these images."""
+    encoder = LLC(QUICK_WORDS if setup.quick else 2_048, random_state=0)
+    inputs = {"images": fingerprint(images.folder.paths), "encoder": encoder}
+    return _fitted(setup, f"{stem(images)}-encoder", inputs, encoder, lambda: images.folder)
+
+
+def _fitted(setup: Setup, name: str, inputs: Inputs, model: Any, data: Callable[[], Any]) -> Any:
+    """A model, fitted unless the folder has it."""
+    return nearkin.load(
+        setup.folder.file(
+            f"{name}.safetensors",
+            inputs,
+            lambda path: nearkin.save(model.fit(data()), path),
+            "replace",
+        )
+    )
 
 
 def task(setup: Setup, name: str, seed: int = 0) -> Task:
@@ -120,76 +141,72 @@ def task(setup: Setup, name: str, seed: int = 0) -> Task:
     mask, labels = images.training(seed), images.labels
     dims = min(QUICK_DIMS if setup.quick else SETTINGS[name].dims, int(mask.sum()) - 1)
     key = f"{stem(images)}-split{seed}"
-    make = _streamed if len(mask) > MAX_STORED else _projected
-    rows, variances = make(setup, images, mask, dims, key)
-    return Task(key, rows[mask], labels[mask], rows[~mask], labels[~mask], variances)
+    inputs = Fingerprint.of(
+        {"images": fingerprint(images.folder.paths), "training": Digest(mask), "dims": dims}
+    )
+    streamed = _Streamed(key, inputs) if len(mask) > MAX_STORED else None
+    make = streamed or _projected
+    found = setup.arrays(key, inputs, lambda: make(setup, images, mask, dims))
+    if streamed:
+        streamed.clear(setup, len(mask))
+    rows = found["rows"]
+    return Task(key, rows[mask], labels[mask], rows[~mask], labels[~mask], found["variances"])
 
 
-def _fitted(setup: Setup, key: str, dims: int, rows: Any) -> Preprocess:
-    path = setup.cache / f"{key}-pca.safetensors"
-    if not path.exists():
-        setup.log(f"PCA to {dims:,} dimensions ({key}) ...")
-        nearkin.save(Preprocess(dims, whitening=0, random_state=0).fit(rows()), path)
-    found: Preprocess = nearkin.load(path)
-    return found
+def _pca(dims: int) -> Preprocess:
+    return Preprocess(dims, whitening=0, random_state=0)
 
 
-def _projected(
-    setup: Setup, images: layouts.ImageSet, mask: Any, dims: int, key: str
-) -> tuple[Array, Array]:
+def _projected(setup: Setup, images: layouts.ImageSet, mask: Any, dims: int) -> Arrays:
     """PCA of the training rows, all rows projected."""
-    variances = setup.cache / f"{key}-variances.npy"
-    rows = setup.cache / f"{key}-rows.npy"
-    if not (variances.exists() and rows.exists()):
-        made = features(setup, images)
-        fitted = _fitted(setup, key, dims, lambda: made[mask])
-        fitted.transform(made, out=rows)
-        _save(variances, fitted.variances_)
-        (setup.cache / f"{key}-pca.safetensors").unlink()  # half a gigabyte, no longer needed
-    return np.load(rows), np.load(variances)
+    made = features(setup, images)
+    setup.log(f"PCA to {dims:,} dimensions ({images.name}) ...")
+    fitted = _pca(dims).fit(made[mask])
+    return {"rows": fitted.transform(made), "variances": fitted.variances_}
 
 
-def _streamed(
-    setup: Setup, images: layouts.ImageSet, mask: Any, dims: int, key: str
-) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class _Streamed:
     """The same, block by block, for sets whose features do not fit on a disk.
 
     The principal directions come from a sample of the training images, as the paper suggests.
     """
-    rows, variances = setup.cache / f"{key}-rows.npy", setup.cache / f"{key}-variances.npy"
-    if not rows.exists():
-        folder, rng = images.folder, np.random.default_rng(0)
-        learning = np.flatnonzero(mask)
-        sample = np.sort(rng.permutation(learning)[:STREAM_SAMPLE])
-        encoder = _encoder(setup).fit(folder[learning])
+
+    key: str
+    inputs: Fingerprint
+
+    def __call__(self, setup: Setup, images: layouts.ImageSet, mask: Any, dims: int) -> Arrays:
+        folder, learning = images.folder, np.flatnonzero(mask)
+        sample = np.sort(np.random.default_rng(0).permutation(learning)[:STREAM_SAMPLE])
+        encoder = _encoder(setup, images.only(learning))
         options: dict[str, Any] = {"n_jobs": setup.jobs, "on_error": "skip", "dtype": "float16"}
-        file = setup.cache / f"{key}-sample.npy"
+        kept = setup.folder.sub(f"{self.key}-sample")
         fitted = _fitted(
-            setup, key, dims, lambda: encoder.transform(folder[sample], out=file, **options)
+            setup,
+            f"{self.key}-pca",
+            self.inputs,
+            _pca(dims),
+            lambda: encoder.transform(folder[sample], folder=kept, **options),
         )
-        blocks = range(0, len(folder), STREAM_BLOCK)
-        parts = [setup.cache / f"{key}-rows-{lo}.npy" for lo in blocks]
-        for lo, part in zip(blocks, parts):
-            if not part.exists():
-                setup.log(f"images {lo:,} to {min(lo + STREAM_BLOCK, len(folder)):,} ...")
-                made = encoder.transform(folder[lo : lo + STREAM_BLOCK], **options)
-                _save(part, fitted.transform(made))
-        _save(variances, fitted.variances_)
-        _joined(rows, parts, (len(folder), dims))
-    return np.load(rows, mmap_mode="r"), np.load(variances)
 
+        def block(lo: int) -> Arrays:
+            setup.log(f"images {lo:,} to {min(lo + STREAM_BLOCK, len(folder)):,} ...")
+            made = encoder.transform(folder[lo : lo + STREAM_BLOCK], **options)
+            return {"rows": fitted.transform(made)}
 
-def _joined(path: Path, parts: list[Path], shape: tuple[int, int]) -> None:
-    with atomic_write(path) as aside:
-        whole = np.lib.format.open_memmap(aside, "w+", np.float32, shape)
-        for number, part in enumerate(parts):
-            block = np.load(part)
-            whole[number * STREAM_BLOCK :][: len(block)] = block
-        whole.flush()
-    for part in parts:
-        part.unlink()
+        parts = [
+            setup.arrays(name, self.inputs, partial(block, lo))["rows"]
+            for lo, name in self._blocks(len(folder))
+        ]
+        rows = Stream((len(folder), dims), np.dtype(np.float32), lambda: parts)
+        return {"rows": rows, "variances": fitted.variances_}
 
+    def _blocks(self, images: int) -> list[tuple[int, str]]:
+        return [(lo, f"{self.key}-block-{lo}") for lo in range(0, images, STREAM_BLOCK)]
 
-def _save(path: Path, array: Any) -> None:
-    with atomic_write(path) as aside:
-        np.save(aside, array)
+    def clear(self, setup: Setup, images: int) -> None:
+        """Remove what the rows were made from."""
+        for _, name in self._blocks(images):
+            setup.folder.remove(name)
+        setup.folder.remove_file(f"{self.key}-pca.safetensors")
+        setup.folder.sub(f"{self.key}-sample").discard()

@@ -1,7 +1,7 @@
-"""CSLS: how similar each stored row is to its surroundings (Conneau et al. 2018).
+"""CSLS: the mean similarity of each stored row to its neighbours (Conneau et al. 2018).
 
-Some rows are similar to everything near them and outvote the right ones. Taking a share of a row's
-mean similarity to its nearest rows off its score corrects that.
+Hubs are similar to all rows near them and outvote the right ones. Subtracting a share of a row's
+mean similarity to its neighbours from its score corrects that.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Ready-made lists of the stored rows that vote on each query: an array, or a graph."""
+"""Precomputed lists of the stored rows that vote on each query: an array, or a graph."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from nearkin.neighborhoods import NeighborLists, as_lists, check_lists, check_ra
 
 
 def checked_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
-    """Ready-made lists of the stored rows, checked also where no learner uses them."""
+    """Precomputed lists of the stored rows, checked also where no learner uses them."""
     neighbors = as_lists(neighbors, n)
     check_lists(neighbors, n)
     if 0 in np.shape(neighbors):
         raise ValueError(
-            f"neighbors has shape {np.shape(neighbors)}; at least one neighbour a row is expected"
+            f"neighbors has shape {np.shape(neighbors)}; at least one neighbour per row is expected"
         )
     return neighbors
 
 
 def as_voters(neighbors: NeighborLists, m: int, n: int) -> Any:
-    """Ready-made lists of `m` queries among `n` stored rows, as an array or a CSR array."""
+    """Precomputed lists of `m` queries among `n` stored rows, as an array or a CSR array."""
     if sparse.issparse(neighbors):
         graph = sparse.csr_array(neighbors)
         if graph.shape != (m, n):

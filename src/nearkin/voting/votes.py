@@ -12,14 +12,14 @@ from nearkin.validation.parameters import check_choice, check_number
 Array = NDArray[np.float32]
 
 
-# Where no similarity is positive, votes count from a tenth beyond the least similar voter: it still
-# has a vote, so that among equals the majority wins.
+# Where no similarity is positive, votes are shifted to a tenth beyond the least similar voter, so
+# that it keeps a positive vote and the majority wins among equals.
 _SHIFT = np.float32(1.1)
 _TIE_EPSILON = 1e-7
 
 
 def _shift_positive(scores: Array) -> Array:
-    """Similarities such as minus distances, made positive: their sums would favour few voters."""
+    """Shift rows without a positive similarity; sums of negative ones would favour few voters."""
     negative = scores.max(axis=1, keepdims=True) <= 0
     if not negative.any():
         return scores
@@ -43,8 +43,8 @@ def _softmax(scores: Array, temperature: float) -> Array:
 
 def _top(scores: Array, n: float) -> Array:
     rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
-    # Equal votes, but among equal counts the more similar decide. Those beyond the first n cannot
-    # change who wins; they only put in order the classes that have no vote.
+    # Equal votes; among equal counts the more similar decide. Those beyond the first n are too
+    # small to change the winner; they only order the classes that have no vote.
     beyond = _TIE_EPSILON * np.exp2(np.minimum(n - rank, 0))
     return np.where(rank < n, 1 + 0.02 / n * (1 - rank / n), beyond).astype(np.float32)
 
@@ -67,7 +67,7 @@ class Vote:
     ``softmax``: exp(s / sharpness); ``top``: one vote each for the `sharpness` most similar.
 
     Where no similarity in a row is positive, as with minus distances, ``similarity`` and ``power``
-    count from just below the least of them.
+    are shifted to start just below the least of them.
 
     Examples
     --------
@@ -90,32 +90,34 @@ class Vote:
     def tally(self, scores: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
         """Sum the votes of each row's neighbours by class; a score of −inf has no vote.
 
-        A class without a voter has 0, or −inf where that would put it before one that has voters.
+        A class without a voter has 0, or −inf where 0 would rank it above one that has voters.
         """
         absent = np.isneginf(scores)
-        if absent.any() and self.kind != "top":  # which ranks them last by itself
+        if absent.any() and self.kind != "top":  # ranks them last anyway
             least = np.where(absent, np.inf, scores).min(axis=1, keepdims=True)
             scores = np.where(absent, np.where(np.isfinite(least), least, 0), scores)
         weights = np.where(absent, 0, KINDS[self.kind](scores, float(self.sharpness or 1)))
         cell = np.arange(len(scores))[:, None] * n_classes + labels
         votes = np.bincount(cell.ravel(), weights.ravel(), minlength=len(scores) * n_classes)
         tally = votes.reshape(len(scores), n_classes).astype(np.float32)
-        _put_last(tally, labels, absent)
+        _rank_voteless_last(tally, labels, absent)
         return tally
 
 
-def _put_last(tally: Array, labels: NDArray[np.integer], absent: NDArray[np.bool_]) -> None:
-    """Let no class without a voter win by its 0 over votes that are negative or all zero."""
+def _rank_voteless_last(
+    tally: Array, labels: NDArray[np.integer], absent: NDArray[np.bool_]
+) -> None:
+    """Set classes without a voter to −inf in rows whose votes are negative or all zero."""
     rows = np.flatnonzero((tally.min(axis=1) < 0) | (tally.max(axis=1) <= 0))
     row, place = np.nonzero(~absent[rows])
     voted = np.zeros((len(rows), tally.shape[1]), bool)
     voted[row, labels[rows[row], place]] = True
-    bare = ~voted & voted.any(axis=1, keepdims=True)
-    tally[rows] = np.where(bare, -np.inf, tally[rows])
+    voteless = ~voted & voted.any(axis=1, keepdims=True)
+    tally[rows] = np.where(voteless, -np.inf, tally[rows])
 
 
 def candidates(scores: Array) -> list[Vote]:
-    """Votes worth trying on such scores; temperatures follow their spread."""
+    """Candidate votes for such scores; temperatures are multiples of their spread."""
     seen = scores[np.isfinite(scores)]
     spread = float(seen.std()) if seen.size else 1.0
     temperatures = [spread * f for f in (0.05, 0.1, 0.2, 0.4, 0.8) if 0 < spread < np.inf]
@@ -135,7 +137,7 @@ def choose(
     n_classes: int,
     among: Iterable[Vote] | None = None,
 ) -> tuple[Vote, float]:
-    """Pick the vote that predicts `truth` best; equal accuracies are told apart by likelihood.
+    """Select the vote that predicts `truth` best; ties in accuracy are broken by likelihood.
 
     Returns
     -------
@@ -167,18 +169,18 @@ def quality(
 
 
 def probabilities(votes: Array) -> Array:
-    """Votes as shares of one, in their order; −inf has none.
+    """Votes as probabilities in the same order; −inf has probability 0.
 
-    Where some are positive, negative ones are moved below the least of these; where none is, all
-    are lifted.
+    Where some are positive, the others are scaled into the range below the least of these; where
+    none is, all are shifted.
     """
-    there = ~np.isneginf(votes)
-    known = np.where(there, votes, 0)
+    finite = ~np.isneginf(votes)
+    known = np.where(finite, votes, 0)
     least = known.min(axis=1, keepdims=True, initial=0)
     lowest = np.where(known > 0, known, np.inf).min(axis=1, keepdims=True)
-    room = np.where(np.isfinite(lowest), lowest / 2, -least)
-    low = (np.minimum(known, 0) - least) / np.where(least < 0, -least, 1)  # of those not positive
-    shares = np.where(there, np.where(known > 0, known, room * low), 0)
+    ceiling = np.where(np.isfinite(lowest), lowest / 2, -least)  # of those not positive
+    low = (np.minimum(known, 0) - least) / np.where(least < 0, -least, 1)
+    shares = np.where(finite, np.where(known > 0, known, ceiling * low), 0)
     total = shares.sum(axis=1, keepdims=True)
-    even = (there / there.sum(axis=1, keepdims=True)).astype(np.float32)
+    even = (finite / finite.sum(axis=1, keepdims=True)).astype(np.float32)
     return np.where(total > 0, shares / np.where(total > 0, total, 1), even)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin.images.coding import codes, max_pool, nearest_words, pyramid_cells
+from nearkin.images.llc_coding import codes, max_pool, nearest_words, pyramid_cells
 
 
 def unit_rows(seed, n, dim=128):

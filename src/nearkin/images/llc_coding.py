@@ -17,7 +17,7 @@ Indices = NDArray[np.int32]
 # the cache until it has been searched.
 BLOCK = 256
 STRIDE = 32
-# Not minus infinity, which fastmath takes to be impossible.
+# Not minus infinity: fastmath assumes that there is none.
 LOWEST = np.finfo(np.float32).min
 
 
@@ -35,7 +35,7 @@ def nearest_words(descriptors: Floats, words: Floats, k: int) -> Indices:
 
 @compiled(fastmath=True)
 def _best(scores: Floats, half_norms: Floats, found: Indices) -> None:  # pragma: no cover
-    """The k largest ``x·w − ‖w‖²/2`` a row, i.e. the nearest words; `scores` is overwritten."""
+    """The k largest ``x·w − ‖w‖²/2`` per row, i.e. the nearest words; overwrites `scores`."""
     n_words, k = len(half_norms), found.shape[1]
     tops = np.empty((n_words + STRIDE - 1) // STRIDE, dtype=np.float32)
     best = np.empty(k, dtype=np.float32)
@@ -85,7 +85,7 @@ def codes(
     dim = descriptors.shape[1]
     out = np.empty((n, k), dtype=np.float32)
     shifted = np.empty((k, dim), dtype=np.float32)
-    # The k×k system in double: it costs nothing and C may be close to singular.
+    # The k×k system in double precision: the cost is negligible and C may be close to singular.
     gram = np.empty((k, k), dtype=np.float64)
     weights = np.empty(k, dtype=np.float64)
     for i in range(n):
@@ -139,7 +139,7 @@ def max_pool(
 ) -> None:  # pragma: no cover
     """Keep in `out` (cells × words) the largest weight of each word in each cell.
 
-    `cells` is n×levels: the cells a descriptor lies in, one a level of the pyramid. Words that no
+    `cells` is n×levels: the cells of a descriptor, one per level of the pyramid. Words that no
     descriptor of a cell uses have weight zero there, so that the maximum is never negative.
     """
     for i in range(len(weights)):
