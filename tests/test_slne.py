@@ -13,6 +13,7 @@ import nearkin
 import oracle
 from nearkin import SLNE, Constraint, Execution, Hardest, SamplingRule, Softmax
 from nearkin.learning import trainer
+from nearkin.learning.incremental import TrainingSet
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import as_graph
 from nearkin.neighbors import nearest
@@ -438,10 +439,14 @@ def test_partial_fit_begins_with_anything():
     model = SLNE(n_neighbors=30).partial_fit(X[:2], [0, 0])  # one class, fewer rows than wanted
     np.testing.assert_array_equal(model.matrix_, np.eye(12))
     assert np.isfinite(model.partial_fit(X[2:], y[2:]).matrix_).all()
-    same = SLNE(n_neighbors=3, random_state=0).fit(X, y)
-    same.partial_fit(np.tile(X[:1], (9, 1)), np.zeros(9, int))  # many rows at one place
-    graph = same._cached_seen.neighbors
-    assert not (graph.indices[graph.indptr[60] :] == np.arange(60, 69).repeat(3)).any()
+
+
+def test_equal_new_rows_do_not_list_themselves():
+    X, y = blobs(n=60)
+    known = TrainingSet(X, y, nearest(X, 3)[1])
+    graph = known.extended(np.tile(X[:1], (9, 1)), np.zeros(9, int), 3, "auto").neighbors
+    own = np.arange(60, 69).repeat(3)
+    assert not (graph.indices[graph.indptr[60] :] == own).any()
 
 
 @pytest.mark.parametrize("lists", ["array", "graph"])

@@ -65,7 +65,7 @@ CASES = [
     (["features", "more", "--out", "f.npy", "--encoder", "cut.encoder.safetensors"], "damaged"),
     (["neighbors", "nowhere.npy", "--out", "n.npz"], "does not exist"),
     (["neighbors", "cut.rows.npy", "--out", "n.npz"], "not a whole .npy"),
-    (["neighbors", "labels.txt", "--out", "n.npz"], "ending '.txt'"),
+    (["neighbors", "labels.txt", "--out", "n.npz"], "suffix '.txt'"),
     (["train", "nowhere.npz", *OUT], "does not exist"),
     (["train", "cut.digits.npz", *OUT], "cannot be used"),
     (["train", "q.npy", *OUT], "has no labels"),

@@ -28,6 +28,7 @@ from nearkin.reproduction.setup import Setup
 
 Array = NDArray[np.float32]
 
+WORDS = 2_048
 QUICK_CLASSES, QUICK_IMAGES, QUICK_WORDS, QUICK_DIMS = 20, 50, 256, 300
 # Above this many images features are projected block by block: 43,008 columns of a million
 # images in half precision are 100 GB.
@@ -105,7 +106,7 @@ def stem(images: layouts.ImageSet) -> str:
 
 def features(setup: Setup, images: layouts.ImageSet) -> NDArray[np.float16]:
     """LLC features in half precision, one row per image; an interrupted extraction resumes."""
-    setup.log(f"LLC features of {len(images.folder):,} images ({images.name}) ...")
+    setup.log(f"LLC features of {len(images.folder):,} images ({images.name})")
     encoder = _encoder(setup, images)
     return encoder.transform(
         images.folder,
@@ -118,9 +119,13 @@ def features(setup: Setup, images: layouts.ImageSet) -> NDArray[np.float16]:
 
 def _encoder(setup: Setup, images: layouts.ImageSet) -> LLC:
     """The encoder, with a codebook learned from these images."""
-    encoder = LLC(QUICK_WORDS if setup.quick else 2_048, random_state=0)
+    encoder = LLC(_words(setup), random_state=0)
     inputs = {"images": fingerprint(images.folder.paths), "encoder": encoder}
     return _fitted(setup, f"{stem(images)}-encoder", inputs, encoder, lambda: images.folder)
+
+
+def _words(setup: Setup) -> int:
+    return QUICK_WORDS if setup.quick else WORDS
 
 
 def _fitted(setup: Setup, name: str, inputs: Inputs, model: Any, data: Callable[[], Any]) -> Any:
@@ -141,9 +146,10 @@ def task(setup: Setup, name: str, seed: int = 0) -> Task:
     mask, labels = images.training(seed), images.labels
     dims = min(QUICK_DIMS if setup.quick else SETTINGS[name].dims, int(mask.sum()) - 1)
     key = f"{stem(images)}-split{seed}"
-    inputs = Fingerprint.of(
-        {"images": fingerprint(images.folder.paths), "training": Digest(mask), "dims": dims}
-    )
+    inputs = Fingerprint.of({
+        "images": fingerprint(images.folder.paths), "words": _words(setup),
+        "training": Digest(mask), "dims": dims,
+    })  # fmt: skip
     streamed = _Streamed(key, inputs) if len(mask) > MAX_STORED else None
     make = streamed or _projected
     found = setup.arrays(key, inputs, lambda: make(setup, images, mask, dims))
