@@ -9,7 +9,7 @@ from PIL import Image
 from nearkin.app import page, report
 from nearkin.app.assessment import assess
 from nearkin.app.labels import match_labels
-from nearkin.app.strips import SIDE, Shown, most_changed, strip_html
+from nearkin.app.strips import SIDE, Picture, most_changed, strip_html
 from nearkin.classifier import SoftVotingKNN
 from nearkin.slne import SLNE
 
@@ -21,7 +21,7 @@ def image(colour):
 
 
 def test_pictures_are_in_the_page_and_marked():
-    red, blue = Shown(image("red"), "<red>"), Shown(image("blue"), "blue")
+    red, blue = Picture(image("red"), "<red>"), Picture(image("blue"), "blue")
     text = strip_html(red, plain=[blue, red], learned=[red])
     assert re.findall('class="(right|wrong)"', text) == ["wrong", "right", "right"]
     assert "<red>" not in text
@@ -32,11 +32,11 @@ def test_pictures_are_in_the_page_and_marked():
     assert {p.shape for p in pixels} == {(SIDE, SIDE, 3)}
     shades = [p.mean(axis=(0, 1)).argmax() for p in pixels]
     assert shades == [0, 2, 0, 0]  # query, then plain, then learned
-    assert not re.findall('class="(right|wrong)"', strip_html(red, [blue], [red], judge=False))
+    assert not re.findall('class="(right|wrong)"', strip_html(red, [blue], [red], mark=False))
 
 
 def test_an_image_that_is_gone_is_grey():
-    lost = Shown("nowhere/at/all.png", "lost")
+    lost = Picture("nowhere/at/all.png", "lost")
     assert strip_html(lost, [lost], [lost]).count("data:image/jpeg") == 3
 
 

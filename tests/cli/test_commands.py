@@ -18,7 +18,7 @@ import nearkin as package
 from commands import COMMANDS, NEARKIN, QUIET, answer, nearkin, script
 from nearkin.app import demo
 from nearkin.app.planning import readable
-from nearkin.app.settings import Settings
+from nearkin.app.settings import TrainingSettings
 
 
 def test_help_version_and_completion():
@@ -90,7 +90,7 @@ def test_completion_of_a_command():
 
 def test_import_and_help_load_nothing_heavy():
     heavy = "{'numpy', 'numba', 'scipy', 'sklearn', 'faiss', 'PIL', 'matplotlib'}"
-    code = f"import sys, nearkin, nearkin.cli; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, nearkin, nearkin.cli.app; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
@@ -100,7 +100,7 @@ def test_every_parameter_of_the_estimators_is_an_option():
              }  # fmt: skip
     elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "learner",
                  "similarity", "preprocess", "execution", "constraint"}  # fmt: skip
-    options = Settings().as_dict()
+    options = TrainingSettings().as_dict()
     for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,
                  package.FourierFeatures, package.Hardest, package.Softmax, package.Constraint,
                  package.Execution):  # fmt: skip
@@ -109,12 +109,12 @@ def test_every_parameter_of_the_estimators_is_an_option():
 
 
 def test_options_reach_the_estimators():
-    told = Settings(
+    settings = TrainingSettings(
         sampling="all", n_neighbors=7, margin=0.1, epochs=3, ensemble="random", members=4, dims=5,
         weights="accuracy", shortlist=9, csls=0.5, whitening=0.25, fourier=20,
         bandwidth=2.0, refit=False, vote="power", sharpness=3.0, seed=5,
     )  # fmt: skip
-    model = told.classifier(rows=100, columns=8)
+    model = settings.classifier(rows=100, columns=8)
     assert (model.n_neighbors, model.csls, model.refit) == (9, 0.5, False)
     assert (model.vote, model.random_state) == (package.Vote("power", 3.0), 5)
     ensemble, learner = model.similarity, model.similarity.learner
@@ -124,7 +124,7 @@ def test_options_reach_the_estimators():
     assert learner.max_epochs == 3
     assert (model.preprocess.n_features, model.preprocess.bandwidth) == (20, 2.0)
     assert model.preprocess.preprocess.whitening == 0.25
-    wide = Settings().classifier(rows=100, columns=1_000).similarity
+    wide = TrainingSettings().classifier(rows=100, columns=1_000).similarity
     assert (wide.sampling, wide.n_neighbors) == (package.Hardest(), 99)
 
 
@@ -245,7 +245,7 @@ def test_plan():
     plan = answer("plan", 1_200_000, 1_000, 500)
     assert plan["rows_MiB"] == pytest.approx(4577.6, abs=0.1)
     assert plan["graph_MiB"] == pytest.approx(4 * 1.4 * 500 * 1_200_000 / 2**20, abs=0.1)
-    assert plan["seconds_for_all_epochs"] == pytest.approx(20 * plan["seconds_an_epoch"], rel=0.02)
+    assert plan["seconds_for_all_epochs"] == pytest.approx(20 * plan["seconds_per_epoch"], rel=0.02)
     assert 46 * 60 < plan["seconds_for_neighbors_by_cells"] < 67 * 60
     assert plan["memory_available_MiB"] > 0
     small = answer("plan", 1_000, 10, 5)
@@ -256,15 +256,15 @@ def test_plan():
 def test_plan_for_people():
     shown = nearkin("plan", 1_200_000, 1_000, 500, "--members", 10).stdout
     lines = dict(line.split("  ", 1) for line in shown.splitlines())
-    told = {name: value.strip() for name, value in lines.items()}
-    assert told["rows"] == "4.5 GiB"
-    assert told["neighbors"].startswith("by cells")
-    assert told["time for neighbors by cells"] == "57 minutes"
-    assert told["disk a member"] == "458 MiB"
-    assert "members" in told["memory beside rows"]
+    shown_values = {name: value.strip() for name, value in lines.items()}
+    assert shown_values["rows"] == "4.5 GiB"
+    assert shown_values["neighbors"].startswith("by cells")
+    assert shown_values["time for neighbors by cells"] == "57 minutes"
+    assert shown_values["disk per member"] == "458 MiB"
+    assert "members" in shown_values["memory without rows"]
     assert "e+" not in shown
-    units = readable({"seconds_for_all": 0.31, "seconds_an_epoch": 5e5, "memory_MiB": None})
-    assert list(units.values()) == ["0.3 seconds", "5.8 days", "not known"]
+    units = readable({"seconds_for_all": 0.31, "seconds_per_epoch": 5e5, "memory_MiB": None})
+    assert list(units.values()) == ["0.3 seconds", "5.8 days", "unknown"]
 
 
 def test_features_of_images_for_train_and_classify(pictures, tmp_path):

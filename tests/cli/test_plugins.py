@@ -59,7 +59,7 @@ def test_a_command_that_cannot_be_imported_says_so_when_called(run):
 def test_starting_the_command_line_imports_nothing_heavy(run):
     """Nor does the module of `reproduce`, which is imported at every start."""
     code = (
-        "import sys, nearkin.cli, nearkin.reproduction.command as c; "
+        "import sys, nearkin.cli.app, nearkin.reproduction.command as c; "
         "print(c.reproduce.__name__, *({'numpy', 'numba', 'sklearn'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -11,7 +11,7 @@ import pytest
 
 from commands import NEARKIN, QUIET, answer, draw, leftovers, nearkin
 from nearkin import RunFolder, load
-from nearkin.cli.interrupts import GOES_ON
+from nearkin.cli.interrupts import RESUMES
 from nearkin.io import safetensors
 from nearkin.io.marker import NAME
 
@@ -115,7 +115,7 @@ def test_killed_anywhere_a_run_ends_the_same(tmp_path):
         ("nearkin.images.codebook", "Codebook.fit", 1),
         ("nearkin.images.store", "Sink.write", 2),  # one chunk of three is written
         ("nearkin.images.store", "FolderStore.finish", 1),
-        ("nearkin.app.pipeline", "_split", 1),  # between two stages
+        ("nearkin.app.stages", "Stages.get", 3),  # between two stages
         ("nearkin.neighbors.search", "row_neighbors", 1),
         ("nearkin.slne", "SLNE._epoch", 3),
         ("nearkin.io.safetensors", "_write_array", 2),  # a model is half-written
@@ -183,7 +183,7 @@ def test_an_interrupted_training_is_not_taken_for_a_finished_one(files, tmp_path
     command = ("run", files / "digits.npz", "--folder", tmp_path, *QUICK)
     ended = nearkin(*command, place=[signal.SIGINT, "nearkin.slne", "SLNE._epoch", 2])
     assert ended.returncode == 130
-    assert ended.stderr == f"interrupted; {GOES_ON}\n"
+    assert ended.stderr == f"interrupted; {RESUMES}\n"
     assert not (tmp_path / "model.safetensors").exists()
     assert "model.safetensors" in answer(*command)["done_now"]
 
@@ -203,4 +203,4 @@ def test_a_damaged_marker_is_named(files, tmp_path, spoiled):
         result = nearkin(*command)
         assert result.returncode == 1
         assert f"{NAME} in folder='{tmp_path}' is damaged" in result.stderr
-        assert "fault of nearkin" not in result.stderr
+        assert "bug in nearkin" not in result.stderr

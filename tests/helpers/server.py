@@ -16,7 +16,7 @@ from nearkin.app.warmup import compile_all
 
 
 def main():
-    for name in ("nearkin.cli", "nearkin.tuning", "nearkin.slde", "nearkin.app.pipeline",
+    for name in ("nearkin.cli.app", "nearkin.tuning", "nearkin.slde", "nearkin.app.pipeline",
                  "nearkin.app.baselines", "nearkin.app.strips",
                  "nearkin.app.planning", "nearkin.images.llc", "nearkin.app.cluster",
                  "matplotlib.figure", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin",
@@ -43,7 +43,7 @@ def run(arguments, out, err, cwd=None, place=None, limit=None):
         if place:
             signalled(*place)
         sys.argv = ["nearkin", *arguments]
-        importlib.import_module("nearkin.cli").main()
+        importlib.import_module("nearkin.cli.app").main()
     except SystemExit as end:
         code = end.code or 0
     except BaseException:

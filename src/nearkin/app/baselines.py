@@ -1,4 +1,4 @@
-"""Light baselines from scikit-learn that a model is compared with."""
+"""Baselines from scikit-learn to compare a model with."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -74,6 +74,20 @@ def check_baselines(names: Sequence[str]) -> None:
             raise ValueError(
                 f"baselines={name!r} is not known; use some of {', '.join(BASELINES)}, or none"
             )
+
+
+def parse_baselines(text: str) -> tuple[str, ...]:
+    """Names of baselines from comma-separated text, or from 'none', 'quick' or 'all'.
+
+    Examples
+    --------
+    >>> parse_baselines("quick"), parse_baselines("lda, ridge")
+    (('retrieval', 'svm'), ('lda', 'ridge'))
+    """
+    groups = {"none": (), "quick": QUICK, "all": tuple(BASELINES)}
+    names = groups.get(text, tuple(part.strip() for part in text.lower().split(",")))
+    check_baselines(names)
+    return names
 
 
 def measure(

@@ -1,4 +1,4 @@
-"""Labels from files, converted to the type of a model's classes."""
+"""Labels of test rows, converted to the type of a model's classes."""
 
 from contextlib import suppress
 from typing import Any
@@ -17,13 +17,13 @@ def match_labels(y: ArrayLike, classes: NDArray[Any]) -> NDArray[Any]:
     """
     truth = np.asarray(y)
     if truth.dtype.kind in "US" and classes.dtype.kind in "iuf":
-        with suppress(ValueError):  # then no label is a class, which is an error below
+        with suppress(ValueError):  # then no label is a class: an error below
             truth = truth.astype(classes.dtype)
     elif truth.dtype.kind in "iu" and classes.dtype.kind == "U":
         truth = truth.astype(str)
     if not np.isin(truth, classes).any():
         raise ValueError(
             f"none of the labels ({', '.join(map(str, np.unique(truth)[:5]))} …) is a class of the "
-            f"model ({', '.join(map(str, classes[:5]))} …); give rows of the classes it knows"
+            f"model ({', '.join(map(str, classes[:5]))} …); give rows of these classes"
         )
     return truth

@@ -36,16 +36,12 @@ def calibration(result: dict[str, Any]) -> Any:
     return plot
 
 
-def save(folder: Path, result: dict[str, Any]) -> list[Path]:
+def save(folder: Path, result: dict[str, Any]) -> None:
     """Write each plot to its own PNG file."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
     for draw in (retrieval, calibration):
-        path = folder / f"{draw.__name__}.png"
-        with atomic_write(path) as part:
-            draw(result).savefig(part, dpi=140, bbox_inches="tight")
-        made.append(path)
-    return made
+        with atomic_write(folder / f"{draw.__name__}.png") as temporary:
+            draw(result).savefig(temporary, dpi=140, bbox_inches="tight")
 
 
 def _axes(n: int) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Ctrl-C: who hears it, and what a person is told then."""
+"""Ctrl-C and SIGTERM: what they end, and the message on standard error."""
 
 import functools
 import signal
@@ -10,29 +10,29 @@ from typing import Any
 import typer
 
 INTERRUPTED, TERMINATED = 130, 143
-GOES_ON = "what was finished is kept; the same command goes on"
+RESUMES = "finished work is kept; run the same command again to resume"
 
 
 class Interrupted(BaseException):
-    """Ctrl-C that ends the command; KeyboardInterrupt ends the learning, and work goes on."""
+    """Ctrl-C that ends the command; a learner would catch KeyboardInterrupt and return."""
 
 
-STOPS = (KeyboardInterrupt, Interrupted)
+INTERRUPTS = (KeyboardInterrupt, Interrupted)
 
 
-def _stop(*_: object) -> None:
+def _interrupt(*_: object) -> None:
     raise Interrupted
 
 
 @contextmanager
-def listening() -> Iterator[None]:
-    """Have Ctrl-C and a polite kill end the command, whatever it is at."""
+def interrupt_handlers() -> Iterator[None]:
+    """End the command on SIGINT and SIGTERM inside the block."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    # A kill unwinds the stack, so that files written aside are removed.
+    # SIGTERM unwinds the stack, so that temporary files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    # What is started in the background may have been told not to listen.
+    # A shell may start background jobs with SIGINT ignored; leave it so.
     if before[signal.SIGINT] is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop)
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         yield
     finally:
@@ -41,36 +41,36 @@ def listening() -> Iterator[None]:
 
 
 @contextmanager
-def learners_listen() -> Iterator[None]:
-    """Have Ctrl-C end the learning alone, for those who keep what was learned so far."""
-    if signal.getsignal(signal.SIGINT) is not _stop:
+def interrupt_learning_only() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGINT: a learner stops and keeps what it has learned."""
+    if signal.getsignal(signal.SIGINT) is not _interrupt:
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, _stop)
+        signal.signal(signal.SIGINT, _interrupt)
 
 
 @contextmanager
 def interruptible(advice: str) -> Iterator[None]:
-    """Say what becomes of the work if it is interrupted."""
+    """Add advice on how to continue to an interrupt inside the block."""
     try:
         yield
-    except STOPS:
+    except INTERRUPTS:
         raise Interrupted(advice) from None
 
 
-def told(command: Callable[..., None]) -> Callable[..., None]:
-    """The command; interrupted, it says so in one line."""
+def report_interrupt(command: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a command so that an interrupt prints one line and sets the exit code."""
 
     @functools.wraps(command)
-    def telling(*args: Any, **kwargs: Any) -> None:
+    def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except STOPS as stop:
-            typer.echo("; ".join(["interrupted", *map(str, stop.args)]), err=True)
+        except INTERRUPTS as interrupt:
+            typer.echo("; ".join(["interrupted", *map(str, interrupt.args)]), err=True)
             raise typer.Exit(INTERRUPTED) from None
 
-    return telling
+    return wrapped
