@@ -30,7 +30,8 @@ from nearkin.preprocessing import Preprocess
 from nearkin.slne import SLNE
 
 SPLITS, TEST_SHARE = 3, 0.4
-STRIP_PICTURES = 8
+N_SHOWN = 8
+ROW = "{method:<22}{accuracy:>9.2f} ± {spread:<4.2f}{seconds:>10.2f}"
 
 Split = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
@@ -45,9 +46,7 @@ def run(out: Path, progress: Callable[[str], None] = print) -> list[dict[str, An
     results = []
     for name, make in _methods():
         results.append(_measure(name, make, splits))
-        progress(
-            "{method:<22}{accuracy:>9.2f} ± {spread:<4.2f}{seconds:>10.2f}".format(**results[-1])
-        )
+        progress(ROW.format(**results[-1]))
     page = out / "report.html"
     _write_report(page, results, splits[0])
     progress(f"report: {page}")
@@ -56,8 +55,7 @@ def run(out: Path, progress: Callable[[str], None] = print) -> list[dict[str, An
 
 def _split(seed: int) -> Split:
     X, y = load_digits(return_X_y=True)
-    parts = train_test_split(X, y, test_size=TEST_SHARE, random_state=seed, stratify=y)
-    return tuple(parts)
+    return tuple(train_test_split(X, y, test_size=TEST_SHARE, random_state=seed, stratify=y))
 
 
 def _methods() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -89,16 +87,11 @@ def _compile(split: Split) -> None:
 
 
 def _measure(name: str, make: Callable[[], Any], splits: list[Split]) -> dict[str, Any]:
-    accuracies, start = [], time.perf_counter()
-    for X, Q, y, truth in splits:
-        accuracies.append(100 * make().fit(X, y).score(Q, truth))
+    start = time.perf_counter()
+    accuracies = [100 * make().fit(X, y).score(Q, truth) for X, Q, y, truth in splits]
     seconds = (time.perf_counter() - start) / len(splits)
-    return {
-        "method": name,
-        "accuracy": float(np.mean(accuracies)),
-        "spread": float(np.std(accuracies)),
-        "seconds": seconds,
-    }
+    mean, spread = float(np.mean(accuracies)), float(np.std(accuracies))
+    return {"method": name, "accuracy": mean, "spread": spread, "seconds": seconds}
 
 
 def _write_report(path: Path, results: list[dict[str, Any]], split: Split) -> None:
@@ -174,12 +167,9 @@ def _strips(split: Split) -> Iterator[str]:
     X, Q, y, truth = split
     plain = SoftVotingKNN(preprocess=_prepare(), random_state=0).fit(X, y)
     learned = _slne("softmax").fit(X, y)
-    near = {
-        "plain": plain.kneighbors(Q, STRIP_PICTURES)[1],
-        "learned": learned.kneighbors(Q, STRIP_PICTURES)[1],
-    }
+    near = {"plain": plain.kneighbors(Q, N_SHOWN)[1], "learned": learned.kneighbors(Q, N_SHOWN)[1]}
     wrong = (y[near["plain"]] != truth[:, None]).sum(axis=1)
-    for i in np.argsort(np.abs(wrong - STRIP_PICTURES / 2), kind="stable")[:8]:
+    for i in np.argsort(np.abs(wrong - N_SHOWN / 2), kind="stable")[:8]:
         strips = "".join(
             report.strip(
                 name,

@@ -15,7 +15,7 @@ from nearkin.app.labels import match_labels
 if TYPE_CHECKING:
     from nearkin.classifier import SoftVotingKNN
 
-STRIP_PICTURES = 8
+N_SHOWN = 8
 HELPED, HARMED, RANDOM = 5, 2, 3  # queries to show
 WORST_CLASSES = 12
 
@@ -62,7 +62,7 @@ def _cards(result: dict[str, Any]) -> str:
 def _table(result: dict[str, Any], others: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield "<h2>The result</h2>"
     model = ("this model", result["top_1"], result.get("top_3"), result["top_1_mean_per_class"],
-            result.get("top_3_mean_per_class"), None)  # fmt: skip
+             result.get("top_3_mean_per_class"), None)  # fmt: skip
     keys = ("name", "top1", "top3", "per_class", "per_class_top3", "seconds")
     rows = [model, *(tuple(other[key] for key in keys) for other in others)]
     few = result["classes"] <= 3  # three guesses are always right
@@ -152,7 +152,7 @@ def strips_of(
     from nearkin.app.strips import Picture, most_changed, strip_html
 
     truth, labels = match_labels(y, model.classes_), model.classes_[model.labels_]
-    n = min(STRIP_PICTURES, len(labels), model.n_neighbors)
+    n = min(N_SHOWN, len(labels), model.n_neighbors)
     plain, learned = (model.kneighbors(X, n, rerank=rerank)[1] for rerank in (False, True))
     before, after = (labels[near] == truth[:, None] for near in (plain, learned))
     helped, harmed = most_changed(before, after, HELPED), most_changed(before, after, -HARMED)

@@ -11,7 +11,7 @@
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 import nearkin
-from nearkin import datasets
 from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import encode
 from nearkin.app.finished_run import ENCODER, IMAGES, MODEL, SPLIT
+from nearkin.app.labels import default_labels, read_labelled
 from nearkin.app.settings import TrainingSettings
 from nearkin.app.stages import Stages
 from nearkin.io.rows import link_or_copy
@@ -142,24 +142,18 @@ def _json(stages: Stages, name: str, compute: Callable[[], Any], settings: Any =
 
 
 def _write(path: Path, result: Any) -> None:
-    path.write_text(json.dumps(result, indent=1, default=_plain), encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)
+    path.write_text(json.dumps(result, indent=1, default=np.generic.item), encoding="utf-8")
 
 
 def _rows(stages: Stages, source: DataSource, options: RunOptions) -> tuple[_Rows, str]:
     """All rows, and the name of the source or stage that provides them."""
     if source.path.is_dir():
         return _features(stages, source, options), FEATURES
-    data = datasets.read(source.path, source.labels, source.label_column)
-    if data.labels is None:
-        raise ValueError(f"{source.path} has no labels; give --labels FILE or --label-column NAME")
-    datasets.check_finite(data.rows, source.path)
+    labels = source.labels or default_labels(source.path)
+    X, y = read_labelled(source.path, labels, source.label_column)
     stages.folder.begin({"source": str(source.path.resolve())})
-    stages.source("vectors", source.path, source.labels)
-    return _Rows(data.rows, np.asarray(data.labels)), "vectors"
+    stages.source("vectors", source.path, labels)
+    return _Rows(X, np.asarray(y)), "vectors"
 
 
 def _features(stages: Stages, source: DataSource, options: RunOptions) -> _Rows:
@@ -238,7 +232,7 @@ def _model(
             chosen, after=[base, SPLIT],
         )  # fmt: skip
     transformer = _preprocess(stages, rows, settings, base)
-    k = min(settings.resolved(*rows.X.shape).n_neighbors or 1, len(rows.y) - 1)
+    k = min(settings.resolved(rows.X.shape).n_neighbors or 1, len(rows.y) - 1)
     lists = stages.get(
         NEIGHBORS,
         lambda path: _search(path, rows.X, transformer, k, settings.index, options.verbose),
@@ -248,23 +242,23 @@ def _model(
     learning, after = stages.folder.sub(LEARNING), [NEIGHBORS]
 
     def fit(path: Path) -> None:
-        learning.begin(stages.inputs(settings.as_dict(), after), stale="replace")
+        learning.begin(stages.inputs(asdict(settings), after), stale="replace")
         with np.load(lists) as file, options.epoch_callback() as callback:
-            model = settings.classifier(*rows.X.shape, callback=callback, jobs=options.jobs)
+            model = settings.classifier(rows.X.shape, callback, options.jobs)
             model.set_params(preprocess=transformer)
             model.fit(rows.X, rows.y, neighbors=file["indices"], folder=learning)
         if getattr(model.similarity_, "interrupted_", False):
             raise KeyboardInterrupt  # only a complete model is kept
         model.save(path)
 
-    path = stages.get(MODEL, fit, settings.as_dict(), after)
+    path = stages.get(MODEL, fit, asdict(settings), after)
     learning.discard()
     return path
 
 
 def _preprocess(stages: Stages, rows: _Rows, settings: TrainingSettings, base: str) -> Any:
     """The fitted preprocessing, or None."""
-    unfitted = settings.transformer(*rows.X.shape)
+    unfitted = settings.transformer(rows.X.shape)
 
     def fit(path: Path) -> None:
         if unfitted is None:

@@ -15,7 +15,7 @@ from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.search import EXACT_ROWS, nearest
 from nearkin.slne import SLNE
-from nearkin.validation.memory import Stages, available
+from nearkin.validation.memory import available
 from nearkin.validation.parameters import check_number
 
 PROBE_SECONDS = 0.7  # of the learner; the probe of the search takes less
@@ -29,14 +29,6 @@ CELLS_SECONDS_PER_ROW, CELLS_SECONDS_PER_NUMBER = 340e-6, 5e-9  # for CELLS_ROWS
 TIMES = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 SIZES = {"MiB": 1, "GiB": 1_024, "TiB": 1_024**2}
 DEGREE = 1.4  # edges per row after symmetrising, in units of k (measured on real data)
-
-
-def _memory(rows: int, dims: int, k: int, members: int = 0) -> Stages:
-    """Bytes of each stage, not counting the rows."""
-    if not members:
-        return fit_bytes(rows, dims, k)
-    width = max(1, dims // members)
-    return ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
 
 
 def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -> dict[str, Any]:
@@ -64,13 +56,16 @@ def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -
         raise ValueError(f"k={k} must be smaller than the number of rows, {rows}")
     if members > dims:
         raise ValueError(f"members={members} cannot share {dims} dims; give at most {dims}")
-    edges, stages = DEGREE * k * rows, _memory(rows, dims, k, members)
-    width = max(1, dims // members) if members else dims
+    width = dims // max(1, members)
+    if members:
+        stages = ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
+    else:
+        stages = fit_bytes(rows, dims, k)
     epoch = rows * _step_seconds(rows, width, k, bool(members)) * max(1, members)
     free = available()
     result: dict[str, Any] = {
         "rows_MiB": _mib(4.0 * rows * dims),
-        "graph_MiB": _mib(4 * edges),
+        "graph_MiB": _mib(4 * DEGREE * k * rows),
         "matrix_MiB": _mib(4.0 * dims**2),
         "memory_without_rows_MiB": {s: _mib(size) for s, size in stages.items()},
         "memory_available_MiB": None if free is None else _mib(free),

@@ -89,9 +89,7 @@ def picture(pixels: NDArray[np.uint8], title: str = "", css: str = "") -> str:
     from PIL import Image
 
     buffer = io.BytesIO()
-    small = (
-        max(pixels.shape[:2]) <= 32
-    )  # enlarged without smoothing; anything larger is a photograph
+    small = max(pixels.shape[:2]) <= 32  # enlarged without smoothing, unlike photographs
     kind = "png" if small else "jpeg"
     Image.fromarray(pixels).save(buffer, format=kind, quality=80)
     data = base64.b64encode(buffer.getvalue()).decode()

@@ -4,8 +4,8 @@ Nothing heavy is imported at module level, because every start of the command li
 """
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 MAX_COMPONENTS = 3_000
 
@@ -33,7 +33,7 @@ class TrainingSettings:
 
     Examples
     --------
-    >>> TrainingSettings(epochs=5).classifier(rows=1_000, columns=64).similarity
+    >>> TrainingSettings(epochs=5).classifier((1_000, 64)).similarity
     SLNE(execution=Execution(), max_epochs=5, sampling=Softmax())
     """
 
@@ -107,26 +107,21 @@ class TrainingSettings:
     tune_rows: int = _option(20_000, "Maximum number of rows to tune on.", "Tuning")
     seed: int = _option(0, "Random seed.", "Other")
 
-    def as_dict(self) -> dict[str, Any]:
-        """All settings by name."""
-        return asdict(self)
-
-    def resolved(self, rows: int, columns: int) -> "TrainingSettings":
+    def resolved(self, shape: tuple[int, int]) -> "TrainingSettings":
         """The settings with defaults filled in for data of this shape."""
         from nearkin.learning.presets import TALL, WIDE, for_shape
         from nearkin.learning.sampling import RULES, Hardest
 
-        rule = type(for_shape(rows, columns)["sampling"])
-        rule = RULES.get(self.sampling, rule)  # "auto" is not a rule
+        rule = RULES.get(self.sampling) or type(for_shape(*shape)["sampling"])
         default = (WIDE if rule is Hardest else TALL)["n_neighbors"]
-        k = self.n_neighbors or max(1, min(default, rows - 1))
+        k = self.n_neighbors or max(1, min(default, shape[0] - 1))
         names = {kind: name for name, kind in RULES.items()}
         return replace(
             self,
             sampling=names[rule],
             n_neighbors=k,
             shortlist=self.shortlist or k,
-            components=self.components or min(rows, columns, MAX_COMPONENTS),
+            components=self.components or min(*shape, MAX_COMPONENTS),
         )
 
     def check_given(self, names: Collection[str]) -> None:
@@ -146,6 +141,7 @@ class TrainingSettings:
 
     def check(self) -> None:
         """Raise ValueError for invalid values, before any work is done."""
+        from nearkin.ensemble.projections import ProjectionName
         from nearkin.learning.sampling import RULES
         from nearkin.validation.parameters import check_choice, check_number
 
@@ -165,23 +161,21 @@ class TrainingSettings:
                 f"sharpness={self.sharpness} needs a kind of vote, such as vote='power'; "
                 "vote='auto' chooses both: leave sharpness out"
             )
-        model = self.classifier(rows=1_000, columns=64)
+        model = self.classifier((1_000, 64))
         model._check_parameters()
         model.similarity._check_parameters()
         if self.ensemble is not None:
-            kinds = ["pca", "random", "orthonormal", "sparse", "mixed"]
-            check_choice("ensemble", self.ensemble, kinds)
+            check_choice("ensemble", self.ensemble, get_args(ProjectionName))
             model.similarity.learner._check_parameters()
 
-    def transformer(self, rows: int, columns: int) -> Any:
+    def transformer(self, shape: tuple[int, int]) -> Any:
         """The unfitted preprocessing; None without one."""
         if not self.preprocess:
             return None
         from nearkin import FourierFeatures, Preprocess
 
-        components = self.resolved(rows, columns).components
         preprocess = Preprocess(
-            components,
+            self.resolved(shape).components,
             whitening=self.whitening,
             power=1.0 if self.power is None else self.power,
             center=self.center,
@@ -195,33 +189,27 @@ class TrainingSettings:
         )
 
     def classifier(
-        self,
-        rows: int,
-        columns: int,
-        callback: Any = None,
-        jobs: int = 1,
-        verbose: int = 0,
+        self, shape: tuple[int, int], callback: Any = None, jobs: int = 1, verbose: int = 0
     ) -> Any:
         """The unfitted classifier for data of this shape.
 
-        Parameters
-        ----------
-        callback : callable, optional
-            Called after each epoch of a single learner; an ensemble's run in other processes.
-        jobs : int
-            Processes that fit the members of an ensemble.
+        `callback` is called after each epoch of a single learner; `jobs` processes fit the members
+        of an ensemble.
         """
         import nearkin
+        from nearkin.learning.sampling import RULES
 
-        final = self.resolved(rows, columns)
+        final = self.resolved(shape)
+        rule: Any = RULES[final.sampling]
+        constraint = nearkin.Constraint(self.symmetric, self.psd, self.rank, self.normalize)
         learner: Any = nearkin.SLNE(
-            final.sampling_rule(),
+            rule(self.temperature if final.sampling == "softmax" else self.margin),
             n_neighbors=final.n_neighbors or 1,
             step_size=self.step_size,
             max_epochs=self.epochs,
             tol=self.tol,
             validation_fraction=self.validation_fraction,
-            constraint=self.constraint(),
+            constraint=None if constraint == nearkin.Constraint() else constraint,
             execution=nearkin.Execution(
                 order=self.order,  # type: ignore[arg-type]
                 quantize=self.quantize or "auto",
@@ -240,11 +228,10 @@ class TrainingSettings:
                 n_jobs=jobs,
             )  # fmt: skip
         vote: Any = self.vote
-        if self.sharpness is not None:
-            vote = nearkin.Vote(vote, self.sharpness)
+        vote = vote if self.sharpness is None else nearkin.Vote(vote, self.sharpness)
         return nearkin.SoftVotingKNN(
             learner,
-            preprocess=self.transformer(rows, columns),
+            preprocess=self.transformer(shape),
             n_neighbors=final.shortlist or 1,
             vote=vote,
             csls=self.csls,
@@ -252,17 +239,3 @@ class TrainingSettings:
             refit=self.refit,
             random_state=self.seed,
         )
-
-    def sampling_rule(self) -> Any:
-        """The sampling rule with its margin or temperature."""
-        from nearkin.learning.sampling import RULES
-
-        kind: Any = RULES[self.sampling]
-        return kind(self.temperature if self.sampling == "softmax" else self.margin)
-
-    def constraint(self) -> Any:
-        """The constraint on M, or None."""
-        from nearkin import Constraint
-
-        constraint = Constraint(self.symmetric, self.psd, self.rank, self.normalize)
-        return None if constraint == Constraint() else constraint

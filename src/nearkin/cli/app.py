@@ -20,13 +20,11 @@ app = typer.Typer(
 )
 
 # Errors that the user can correct; any other exception is reported as a bug.
-USER_ERRORS = (
-    ValueError, OSError, ImportError, RuntimeError, TypeError, ArithmeticError, MemoryError,
-)  # fmt: skip
+EXPECTED = (ValueError, OSError, ImportError, RuntimeError, TypeError, ArithmeticError, MemoryError)
 FAILURE, USAGE_ERROR = 1, 2
 
 
-def _print_version(requested: bool) -> None:
+def _version(requested: bool) -> None:
     if requested:
         typer.echo(nearkin.__version__)
         raise typer.Exit
@@ -35,8 +33,7 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks; valid in any position.")
@@ -90,7 +87,7 @@ def _exit_for_usage(error: Any) -> None:
 
 
 def _message(error: Exception) -> str:
-    if not isinstance(error, USER_ERRORS):
+    if not isinstance(error, EXPECTED):
         return (
             f"unexpected {type(error).__name__} ({_one_line(str(error))}): a bug in nearkin; run "
             "the command again with --debug and report the output"

@@ -6,19 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkin.cli.encoders import (
-    Mean,
-    Onnx,
-    Output,
-    Scale,
-    Words,
-    load_encoder,
-    onnx_encoder,
-    parse_numbers,
-)
+from nearkin.cli import encoders, options
 from nearkin.cli.inputs import check_output_paths
 from nearkin.cli.interrupts import RESUMES, interruptible
-from nearkin.cli.options import Encoder, Jobs, Rows, Skip
 from nearkin.cli.output import Json, emit, plain_warnings, verbosity
 
 if TYPE_CHECKING:
@@ -30,16 +20,16 @@ NOT_WRITTEN = "nothing was written; with --folder, the same command would resume
 def features(
     images: Annotated[Path, typer.Argument(help="Folder with one sub-folder per class, or a CSV.")],
     out: Annotated[Path, typer.Option(help="Feature file to write (.npy).")],
-    encoder: Encoder = None,
-    onnx: Onnx = None,
-    output: Output = None,
-    mean: Mean = None,
-    scale: Scale = None,
+    encoder: options.Encoder = None,
+    onnx: encoders.Onnx = None,
+    output: encoders.Output = None,
+    mean: encoders.Mean = None,
+    scale: encoders.Scale = None,
     size: Annotated[int | None, typer.Option(help="Side of the network's input.")] = None,
     layout: Annotated[str | None, typer.Option(help="Of the network: NCHW or NHWC.")] = None,
     crop: Annotated[float, typer.Option(help="Central share of the image to encode.")] = 0.875,
     batch_size: Annotated[int, typer.Option(help="Images per call of the network.")] = 16,
-    words: Words = 2048,
+    words: encoders.Words = 2048,
     word_neighbors: Annotated[int, typer.Option(help="Words that code a descriptor.")] = 5,
     pyramid: Annotated[str, typer.Option(help="Sides of the pooling grids.")] = "1,2,4",
     patch_sizes: Annotated[str, typer.Option(help="Sides of the SIFT patches.")] = "16,24,32",
@@ -47,11 +37,11 @@ def features(
     beta: Annotated[float, typer.Option(help="Regularisation of the codes.")] = 1e-4,
     max_side: Annotated[int, typer.Option(help="Larger images are scaled to this side.")] = 300,
     dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
-    skip_unreadable: Skip = False,
+    skip_unreadable: options.Skip = False,
     folder: Annotated[
         Path | None, typer.Option(help="Keeps unfinished work; removed at the end.")
     ] = None,
-    jobs: Jobs = 1,
+    jobs: options.Jobs = 1,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -72,14 +62,14 @@ def features(
 
     check_output_paths(out)
     if encoder is not None:
-        used = load_encoder(encoder)
+        used = encoders.load_encoder(encoder)
     elif onnx is not None:
-        used = onnx_encoder(
+        used = encoders.onnx_encoder(
             onnx, output, mean, scale, size=size, layout=layout, crop=crop, batch_size=batch_size
         )
     else:
-        grids = parse_numbers(pyramid, "pyramid", int)
-        patches = parse_numbers(patch_sizes, "patch-sizes", int)
+        grids = encoders.parse_numbers(pyramid, "pyramid", int)
+        patches = encoders.parse_numbers(patch_sizes, "patch-sizes", int)
         used = LLC(words, word_neighbors, grids, patches, step, beta, max_side, seed)
     work = as_run_folder(folder)
     advice = RESUMES if work.durable else NOT_WRITTEN
@@ -162,7 +152,7 @@ def _write_lines(path: Path, lines: Iterable[object]) -> None:
 
 
 def neighbors(
-    rows: Rows,
+    rows: options.Rows,
     out: Annotated[Path | None, typer.Option(help="Neighbour file to write (.npz).")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Folder to write to instead, for large data.")

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli.inputs import default_labels
 from nearkin.cli.output import Json, emit, model_summary
 
 
@@ -41,16 +40,14 @@ def _rows(file: Path) -> dict[str, Any]:
     import numpy as np
 
     from nearkin import datasets
+    from nearkin.app.labels import default_labels
 
     data = datasets.read(file, default_labels(file))
     result = {"rows": len(data.rows), "columns": data.rows.shape[1], "type": str(data.rows.dtype)}
     if data.labels is None:
         return result
     counts = np.unique(data.labels, return_counts=True)[1]
-    return result | {
-        "classes": len(counts),
-        "rows_per_class": f"{counts.min()} to {counts.max()}",
-    }
+    return result | {"classes": len(counts), "rows_per_class": f"{min(counts)} to {max(counts)}"}
 
 
 def _archive(file: Path) -> dict[str, Any]:

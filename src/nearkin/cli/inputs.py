@@ -1,4 +1,4 @@
-"""Rows, labels, images and models from the paths given on the command line."""
+"""Models and queries from the paths given on the command line."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,42 +17,8 @@ def check_output_paths(*paths: Path | None) -> None:
     """Check before any work that the files can be written at its end."""
     from nearkin.io.atomic import check_target
 
-    for path in paths:
-        if path is not None:
-            check_target(path)
-
-
-def read_labelled(rows: Path, labels: Path | None, column: str | None) -> tuple[Any, Any]:
-    """Vectors, and their labels from the same file, a column of it or a file of labels."""
-    from nearkin import datasets
-
-    if rows.is_dir():
-        raise ValueError(
-            f"{rows} is a folder; 'nearkin run' takes images, and 'nearkin features' makes vectors "
-            "of them"
-        )
-    data = datasets.read(rows, labels or default_labels(rows), column)
-    if data.labels is None:
-        raise ValueError(f"{rows} has no labels; give --labels FILE or --label-column NAME")
-    datasets.check_finite(data.rows, rows)
-    return data.rows, data.labels
-
-
-def default_labels(rows: Path) -> Path | None:
-    """The file of labels that 'nearkin features' wrote next to its vectors."""
-    path = rows.with_suffix(".labels.txt")
-    return path if rows.suffix == ".npy" and path.exists() else None
-
-
-def _read_names(path: Path, n: int) -> list[str]:
-    """The `n` lines of the file given by --names."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if len(lines) != n:
-        raise ValueError(
-            f"--names {path} holds {len(lines)} lines for the {n} rows of the model; give one line "
-            "per row"
-        )
-    return lines
+    for path in filter(None, paths):
+        check_target(path)
 
 
 def load_classifier(path: Path, encoder: Path | None, names: Path | None = None) -> "TrainedModel":
@@ -66,7 +32,11 @@ def load_classifier(path: Path, encoder: Path | None, names: Path | None = None)
     if encoder is not None:
         trained = replace(trained, encoder=load_encoder(encoder))
     if names is not None:
-        trained = replace(trained, names=_read_names(names, len(trained.model.labels_)))
+        lines, n = names.read_text(encoding="utf-8").splitlines(), len(trained.model.labels_)
+        if len(lines) != n:
+            raise ValueError(f"--names {names} holds {len(lines)} lines for the {n} rows of the "
+                             "model; give one line per row")  # fmt: skip
+        trained = replace(trained, names=lines)
     return trained
 
 

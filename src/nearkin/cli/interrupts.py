@@ -4,7 +4,7 @@ import functools
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import typer
@@ -25,14 +25,8 @@ def _interrupt(*_: object) -> None:
 
 
 @contextmanager
-def interrupt_handlers() -> Iterator[None]:
-    """End the command on SIGINT and SIGTERM inside the block."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    # SIGTERM unwinds the stack, so that temporary files are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    # A shell may start background jobs with SIGINT ignored; leave it so.
-    if before[signal.SIGINT] is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
+def _handlers(handlers: dict[int, Any]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
@@ -40,17 +34,20 @@ def interrupt_handlers() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def interrupt_learning_only() -> Iterator[None]:
+def interrupt_handlers() -> AbstractContextManager[None]:
+    """End the command on SIGINT and SIGTERM inside the block."""
+    # SIGTERM unwinds the stack, so that temporary files are removed.
+    handlers: dict[int, Any] = {signal.SIGTERM: lambda *_: sys.exit(TERMINATED)}
+    # A shell may start background jobs with SIGINT ignored; leave it so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handlers[signal.SIGINT] = _interrupt
+    return _handlers(handlers)
+
+
+def interrupt_learning_only() -> AbstractContextManager[None]:
     """Raise KeyboardInterrupt on SIGINT: a learner stops and keeps what it has learned."""
-    if signal.getsignal(signal.SIGINT) is not _interrupt:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, _interrupt)
+    is_set = signal.getsignal(signal.SIGINT) is _interrupt
+    return _handlers({signal.SIGINT: signal.default_int_handler} if is_set else {})
 
 
 @contextmanager

@@ -6,39 +6,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkin.cli.inputs import check_output_paths, load_classifier, read_labelled, require_encoder
+from nearkin.cli import options
+from nearkin.cli.inputs import check_output_paths, load_classifier, require_encoder
 from nearkin.cli.interrupts import Interrupted, interrupt_learning_only, interruptible
-from nearkin.cli.options import (
-    Baselines,
-    Column,
-    Encoder,
-    Jobs,
-    Labels,
-    Model,
-    Names,
-    Queries,
-    Rows,
-    Skip,
-    with_training_options,
-)
 from nearkin.cli.output import Json, emit, epoch_bar, model_summary, plain_warnings, verbosity
 
 if TYPE_CHECKING:
     from nearkin.app.settings import TrainingSettings
 
 
-@with_training_options
+@options.with_training_options
 def train(
-    rows: Rows,
+    rows: options.Rows,
     out: Annotated[Path, typer.Option(help="Model file to write (.safetensors).")],
     settings: "TrainingSettings",
     given: list[str],
-    labels: Labels = None,
-    label_column: Column = None,
+    labels: options.Labels = None,
+    label_column: options.Column = None,
     neighbors: Annotated[
         Path | None, typer.Option(help="Neighbour lists of 'nearkin neighbors'.")
     ] = None,
-    jobs: Jobs = 1,
+    jobs: options.Jobs = 1,
     folder: Annotated[
         Path | None, typer.Option(help="Keeps checkpoints; removed when the model is written.")
     ] = None,
@@ -63,6 +51,7 @@ def train(
     Example: nearkin train x.parquet --label-column kind --tune --out m.safetensors
     """
     import nearkin
+    from nearkin.app.labels import read_labelled
 
     if settings.tune and folder is not None:
         raise ValueError("--folder keeps the work of one fit, --tune makes many: give one of them")
@@ -83,9 +72,7 @@ def train(
             )
         else:
             with epoch_bar(settings) as callback, interrupt_learning_only():
-                model = settings.classifier(
-                    *X.shape, callback=callback, jobs=jobs, verbose=verbosity()
-                )
+                model = settings.classifier(X.shape, callback, jobs, verbosity())
                 model.fit(X, y, neighbors=_neighbor_lists(neighbors), folder=work)
         model.save(out)
     if getattr(model.similarity_, "interrupted_", False):
@@ -124,18 +111,18 @@ def _neighbor_lists(path: Path | None) -> Any:
 
 
 def evaluate(
-    model: Model,
-    rows: Queries,
-    labels: Labels = None,
-    label_column: Column = None,
-    encoder: Encoder = None,
+    model: options.Model,
+    rows: options.Queries,
+    labels: options.Labels = None,
+    label_column: options.Column = None,
+    encoder: options.Encoder = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder to write plots to.")] = None,
-    baselines: Baselines = "none",
+    baselines: options.Baselines = "none",
     time_limit: Annotated[float | None, typer.Option(help="Seconds per baseline.")] = None,
-    names: Names = None,
-    skip_unreadable: Skip = False,
-    jobs: Jobs = 1,
+    names: options.Names = None,
+    skip_unreadable: options.Skip = False,
+    jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
     """Measure a model on labelled rows or images that it was not trained on.
@@ -178,11 +165,12 @@ def _test_rows(
     rows: Path, labels: Path | None, column: str | None, trained: Any, jobs: int, skip: bool
 ) -> tuple[Any, Any, list[str] | None]:
     """Rows, labels and, for a folder of images, their paths."""
-    if not rows.is_dir():
-        return *read_labelled(rows, labels, column), None
     from nearkin.app.encoding import encode
+    from nearkin.app.labels import read_labelled
     from nearkin.images import ImageFolder
 
+    if not rows.is_dir():
+        return *read_labelled(rows, labels, column), None
     images = ImageFolder(rows)
     X, readable = encode(require_encoder(trained, rows), images, skip, n_jobs=jobs)
     images = images[readable]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli.encoders import Mean, Onnx, Output, Scale, Words, onnx_encoder
-from nearkin.cli.inputs import default_labels
 from nearkin.cli.interrupts import RESUMES, interruptible
 from nearkin.cli.options import Baselines, Column, Jobs, Labels, Skip, with_training_options
 from nearkin.cli.output import Json, emit, epoch_bar, plain_warnings, print_progress, verbosity
@@ -74,10 +73,9 @@ def run(
         from nearkin.images import LLC
 
         encoder = LLC(words, random_state=settings.seed)
-    label_file = labels or default_labels(source)
     with plain_warnings(), interruptible(RESUMES):
         result = pipeline.run(
-            pipeline.DataSource(source, label_file, label_column, encoder, skip_unreadable),
+            pipeline.DataSource(source, labels, label_column, encoder, skip_unreadable),
             folder or pipeline.default_folder(source),
             pipeline.RunSettings(settings, test_share, parse_baselines(baselines)),
             pipeline.RunOptions(jobs, print_progress, partial(epoch_bar, settings), verbosity()),

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import typer
 from nearkin.cli.inputs import check_output_paths, load_classifier, read_queries
 from nearkin.cli.options import Encoder, Jobs, Model, Names, Queries, Skip
 from nearkin.cli.output import Json, emit, plain_warnings
+
+KINDS = ("plain", "learned")  # similarities, in the order of ``rerank``
 
 
 def classify(
@@ -48,32 +51,26 @@ def classify(
     results: list[dict[str, Any]] = []
     for i, (labels, share) in enumerate(zip(classes[order].tolist(), shares)):
         result: dict[str, Any] = {} if queries.names is None else {"image": queries.names[i]}
-        if result.get("image") in queries.unreadable:
-            labels, share = [], []
-        result["labels"] = labels
-        results.append(result | ({"probabilities": share} if probabilities else {}))
-    if as_json:
-        text = json.dumps({"rows": results}, ensure_ascii=False) + "\n"
-    else:
-        text = _csv(results, top, probabilities)
+        end = 0 if result.get("image") in queries.unreadable else top
+        result["labels"] = labels[:end]
+        results.append(result | ({"probabilities": share[:end]} if probabilities else {}))
+    table = {"rows": results}
+    text = json.dumps(table, ensure_ascii=False) + "\n" if as_json else _csv(results, top)
     _write(text, out)
 
 
-def _csv(results: list[dict[str, Any]], top: int, probabilities: bool) -> str:
+def _csv(results: list[dict[str, Any]], top: int) -> str:
+    """One line per row; an unreadable image has empty cells."""
+    ends = [f"_{i + 1}" for i in range(top)] if top > 1 else [""]
+    lists = {"labels": "label", "probabilities": "share"}
+    header = [[lists[key] + end for end in ends] if key in lists else [key] for key in results[0]]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    labels = [f"label_{i + 1}" for i in range(top)] if top > 1 else ["label"]
-    first = ["image"] if results and "image" in results[0] else []
-    shares = [name.replace("label", "share") for name in labels if probabilities]
-    writer.writerow(first + labels + shares)
+    writer.writerow(itertools.chain(*header))
     for result in results:
-        cells = [result[name] for name in first] + _padded(result["labels"], top)
-        writer.writerow(cells + (_padded(result["probabilities"], top) if probabilities else []))
+        cells = [[v] if isinstance(v, str) else v + [""] * (top - len(v)) for v in result.values()]
+        writer.writerow(itertools.chain(*cells))
     return text.getvalue()
-
-
-def _padded(values: list[Any], n: int) -> list[Any]:
-    return values + [""] * (n - len(values))
 
 
 def _write(text: str, out: Path | None) -> None:
@@ -110,20 +107,15 @@ def search(
     shortlist = min(trained.model.n_neighbors, len(trained.model.labels_))
     if not 1 <= n <= shortlist:
         raise ValueError(f"--n {n} must lie between 1 and {shortlist}, the model's shortlist")
-    results: list[dict[str, Any]] = []
     with plain_warnings():
         queries = read_queries(rows, trained, jobs, skip_unreadable)
+        found: list[Any] = []
         for block in queries.blocks:
-            plain, learned = (
-                _hits(trained, *trained.model.kneighbors(block, n, rerank=rerank))
-                for rerank in (False, True)
-            )
-            for hits in zip(plain, learned):
-                query = len(results) if queries.names is None else queries.names[len(results)]
-                results.append({"query": query, "plain": hits[0], "learned": hits[1]})
-    for result in results:
-        if result["query"] in queries.unreadable:
-            result |= {"plain": [], "learned": []}
+            found += zip(*(_hits(trained, block, n, rerank) for rerank in (False, True)))
+    results: list[dict[str, Any]] = []
+    for query, hits in zip(queries.names or itertools.count(), found):
+        hits = ([], []) if query in queries.unreadable else hits
+        results.append({"query": query} | dict(zip(KINDS, hits)))
     if report is not None:
         _write_report(report, results, trained.names)
     if as_json:
@@ -132,8 +124,9 @@ def search(
         _print(results)
 
 
-def _hits(trained: Any, similarities: Any, indices: Any) -> list[list[dict[str, Any]]]:
+def _hits(trained: Any, block: Any, n: int, rerank: bool) -> list[list[dict[str, Any]]]:
     """For each query its hits: row, label and similarity, and the name if there is one."""
+    similarities, indices = trained.model.kneighbors(block, n, rerank=rerank)
     labels = trained.model.classes_[trained.model.labels_]
     return [
         [
@@ -148,7 +141,7 @@ def _hits(trained: Any, similarities: Any, indices: Any) -> list[list[dict[str, 
 def _print(results: list[dict[str, Any]]) -> None:
     for result in results:
         typer.echo(f"query {result['query']}")
-        for kind in ("plain", "learned"):
+        for kind in KINDS:
             hits = (f"{hit.get('name', hit['row'])}:{hit['label']}" for hit in result[kind])
             typer.echo(f"  {kind:<8} {'  '.join(hits)}")
 
@@ -165,7 +158,7 @@ def _write_report(path: Path, results: list[dict[str, Any]], names: list[str] | 
         strip_html(
             Picture(result["query"], Path(result["query"]).name),
             *([Picture(hit["name"], str(hit["label"])) for hit in result[kind]]
-              for kind in ("plain", "learned")),
+              for kind in KINDS),
             mark=False,
         )
         for result in results
