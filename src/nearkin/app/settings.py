@@ -52,12 +52,8 @@ class TrainingSettings:
         "random", "Order of the rows: random, given, or local (neighbours together; large data).",
         "Learner",
     )  # fmt: skip
-    quantize: bool = _option(
-        False, "Compute scores from an int8 copy of the rows; large data.", "Learner"
-    )
-    hub_limit: float = _option(
-        10.0, "Rows in more than this many times the mean number of lists are hubs.", "Learner"
-    )
+    quantize: bool = _option(False, "Score with an int8 copy of the rows; large data.", "Learner")
+    hub_limit: float = _option(10.0, "Lists that make a row a hub, times their mean.", "Learner")
     tol: float = _option(
         1e-3, "Stop when the loss decreases by less; 0: run all epochs.", "Learner"
     )
@@ -99,9 +95,7 @@ class TrainingSettings:
     )
     vote: str = _option("auto", "auto, similarity, power, softmax or top.", "Vote")
     sharpness: float | None = _option(None, "Power, temperature or number of voters.", "Vote")
-    csls: float = _option(
-        0.0, "Share of a row's mean similarity that is subtracted from its score.", "Vote"
-    )
+    csls: float = _option(0.0, "Share of a row's mean similarity to subtract.", "Vote")
     refit: bool = _option(True, "Fit on all rows after the vote is chosen.", "Vote")
     tune: bool = _option(False, "Choose every setting on held-out training rows.", "Tuning")
     tune_rows: int = _option(20_000, "Maximum number of rows to tune on.", "Tuning")

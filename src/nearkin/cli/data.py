@@ -1,6 +1,5 @@
 """Commands that make data: features from images, neighbour lists from vectors."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 from nearkin.cli import encoders, options
 from nearkin.cli.inputs import check_output_paths
 from nearkin.cli.interrupts import RESUMES, interruptible
-from nearkin.cli.output import Json, emit, plain_warnings, verbosity
+from nearkin.cli.output import Json, emit, plain_warnings, verbosity, write_text
 
 if TYPE_CHECKING:
     from nearkin.io.run_folder import RunFolder
@@ -93,8 +92,8 @@ def features(
             rows, listed = _write_rows(out, rows, readable), listed[readable]
         if encoder is None:
             nearkin.save(used, fitted)
-    _write_lines(labels, listed.labels)
-    _write_lines(paths, listed.paths)
+    for path, lines in ((labels, listed.labels), (paths, listed.paths)):
+        write_text(path, "".join(f"{line}\n" for line in lines))
     work.discard()
     emit({"features": str(out), "labels": str(labels), "paths": str(paths),
           "encoder": str(encoder or fitted), "rows": rows.shape[0], "columns": rows.shape[1],
@@ -142,13 +141,6 @@ def _write_rows(out: Path, rows: Any, selected: Any) -> Any:
             shape = int(selected.sum()), rows.shape[1]
             write_all(temporary, shape, rows.dtype, (rows[block] for block in blocks))
     return np.load(out, mmap_mode="r")
-
-
-def _write_lines(path: Path, lines: Iterable[object]) -> None:
-    from nearkin.io.atomic import atomic_write
-
-    with atomic_write(path) as temporary:
-        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def neighbors(

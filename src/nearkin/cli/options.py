@@ -64,15 +64,13 @@ def with_training_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(context: typer.Context, **values: Any) -> None:
         chosen = {entry.name: values.pop(entry.name) for entry in training}
-        given = [name for name in chosen if _is_given(context, name)]
+        sources = {name: context.get_parameter_source(name) for name in chosen}
+        given = [
+            name for name, source in sources.items() if source and source.name == "COMMANDLINE"
+        ]
         command(settings=TrainingSettings(**chosen), given=given, **values)
 
     parameters = [context, *own, *training]
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapped
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"

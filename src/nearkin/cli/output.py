@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,6 +38,14 @@ def _readable(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "; ".join(_readable(item) for item in value) or "–"
     return str(value)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    from nearkin.io.atomic import atomic_write
+
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def model_summary(model: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import typer
 
 from nearkin.cli.inputs import check_output_paths, load_classifier, read_queries
 from nearkin.cli.options import Encoder, Jobs, Model, Names, Queries, Skip
-from nearkin.cli.output import Json, emit, plain_warnings
+from nearkin.cli.output import Json, emit, plain_warnings, write_text
 
 KINDS = ("plain", "learned")  # similarities, in the order of ``rerank``
 
@@ -56,7 +56,10 @@ def classify(
         results.append(result | ({"probabilities": share[:end]} if probabilities else {}))
     table = {"rows": results}
     text = json.dumps(table, ensure_ascii=False) + "\n" if as_json else _csv(results, top)
-    _write(text, out)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text)
 
 
 def _csv(results: list[dict[str, Any]], top: int) -> str:
@@ -71,16 +74,6 @@ def _csv(results: list[dict[str, Any]], top: int) -> str:
         cells = [[v] if isinstance(v, str) else v + [""] * (top - len(v)) for v in result.values()]
         writer.writerow(itertools.chain(*cells))
     return text.getvalue()
-
-
-def _write(text: str, out: Path | None) -> None:
-    if out is None:
-        sys.stdout.write(text)
-        return
-    from nearkin.io.atomic import atomic_write
-
-    with atomic_write(out) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def search(
