@@ -26,7 +26,6 @@ from sklearn.preprocessing import StandardScaler
 import machine
 from accuracy import SEARCH_ROWS, Split, choose, random_splits, some
 from nearkin import SLNE, Execution, Preprocess, Softmax, SoftVotingKNN
-from nearkin.app.baselines import HoldOut
 from nearkin.app.comparison import Factory, Outcome, compare
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.reproduction.comparison_methods import sgd_svm

@@ -1,6 +1,6 @@
 """``python -m nearkin``: the command line."""
 
-from nearkin.cli import main
+from nearkin.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -3,7 +3,7 @@ import pytest
 from sklearn.svm import LinearSVC
 
 from nearkin import SLNE, SoftVotingKNN
-from nearkin.app.baselines import BASELINES, COSTS, HoldOut, check_baselines, measure
+from nearkin.app.baselines import BASELINES, COSTS, HoldOutSplitter, check_baselines, measure
 from nearkin.app.comparison import selected
 from nearkin.learning.holdout import held_out
 from samples import blobs
@@ -31,7 +31,7 @@ def test_the_setting_is_the_best_on_held_out_rows(data):
 
 def test_selection_sees_a_stratified_sample_without_overlap():
     y = np.repeat(["a", "b"], [3_000, 1_000])
-    ((fit, score),) = HoldOut(0, max_rows=400).split(None, y)
+    ((fit, score),) = HoldOutSplitter(0, max_rows=400).split(None, y)
     assert not set(fit) & set(score)
     assert len(fit) + len(score) == 400
     assert len(score) == pytest.approx(80, abs=2)

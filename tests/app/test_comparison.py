@@ -18,7 +18,7 @@ def data():
     return X[:300], y[:300], X[300:], y[300:]
 
 
-def test_measures_are_those_of_the_guesses(data):
+def test_accuracies_against_the_ranked_guesses(data):
     X, y, Q, truth = data
     (outcome,) = compare({"plain": BASELINES["retrieval"]}, X, y, Q, truth)
     ranked = BASELINES["retrieval"](0).fit(X, y).predict_top(Q, 3)
@@ -49,7 +49,7 @@ def test_a_line_is_printed_for_each_method(data, capsys):
     assert lda.startswith("lda: ")
 
 
-def test_any_classifier_can_take_part(data):
+def test_any_classifier_can_be_compared(data):
     others = {"bayes": lambda seed: GaussianNB(), "ridge": lambda seed: RidgeClassifier()}
     for outcome in compare(others, *data):
         own = others[outcome.name](0).fit(*data[:2])
@@ -73,7 +73,7 @@ def test_a_method_out_of_time_is_reported_without_accuracies(data):
     assert bayes.top1 > 0.5
 
 
-def test_memory_is_what_the_method_grew_by(data):
+def test_peak_memory_of_a_method(data):
     if memory_watch.anonymous_bytes() is None:
         pytest.skip("no /proc here")
 

@@ -9,7 +9,7 @@ from PIL import Image
 from nearkin.app import page, report
 from nearkin.app.assessment import assess
 from nearkin.app.labels import match_labels
-from nearkin.app.strips import SIDE, Shown, most_changed, strip_html
+from nearkin.app.strips import SIDE, Picture, most_changed, strip_html
 from nearkin.classifier import SoftVotingKNN
 from nearkin.slne import SLNE
 
@@ -20,8 +20,8 @@ def image(colour):
     return file.getvalue()
 
 
-def test_pictures_are_in_the_page_and_marked():
-    red, blue = Shown(image("red"), "<red>"), Shown(image("blue"), "blue")
+def test_pictures_are_embedded_and_marked():
+    red, blue = Picture(image("red"), "<red>"), Picture(image("blue"), "blue")
     text = strip_html(red, plain=[blue, red], learned=[red])
     assert re.findall('class="(right|wrong)"', text) == ["wrong", "right", "right"]
     assert "<red>" not in text
@@ -32,12 +32,12 @@ def test_pictures_are_in_the_page_and_marked():
     assert {p.shape for p in pixels} == {(SIDE, SIDE, 3)}
     shades = [p.mean(axis=(0, 1)).argmax() for p in pixels]
     assert shades == [0, 2, 0, 0]  # query, then plain, then learned
-    assert not re.findall('class="(right|wrong)"', strip_html(red, [blue], [red], judge=False))
+    assert not re.findall('class="(right|wrong)"', strip_html(red, [blue], [red], mark=False))
 
 
-def test_an_image_that_is_gone_is_grey():
-    lost = Shown("nowhere/at/all.png", "lost")
-    assert strip_html(lost, [lost], [lost]).count("data:image/jpeg") == 3
+def test_a_missing_image_is_grey():
+    missing = Picture("nowhere/at/all.png", "missing")
+    assert strip_html(missing, [missing], [missing]).count("data:image/jpeg") == 3
 
 
 def test_most_changed_against_counting():
@@ -70,7 +70,7 @@ def test_a_page_of_an_assessment(data, tmp_path):
     assert page.strips_of(model, X[200:], y[200:], None, None) == ""
 
 
-def test_labels_meet_the_classes_of_the_model():
+def test_labels_get_the_type_of_the_classes():
     assert match_labels([7, 12], np.array(["12", "7"])).tolist() == ["7", "12"]
     assert match_labels(["7", "x"], np.array(["7"])).tolist() == ["7", "x"]
     with pytest.raises(ValueError, match="none of the labels"):

@@ -15,7 +15,7 @@ from nearkin.native import pairs, topk
 compile_all()
 assert threading.active_count() == 1, threading.enumerate()
 functions = {(module.__name__, name): function
-             for module in (objective, pipeline, step, pairs, topk)
+             for module in (objective, superblocks, step, pairs, topk)
              for name, function in vars(module).items() if isinstance(function, Dispatcher)}
 before = {name: len(function.signatures) for name, function in functions.items()}
 rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Files for the commands to work on."""
+"""Input files of the commands."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from commands import NAMES, answer, draw, nearkin
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
-    """Digits to learn from and to ask about, and a model."""
+    """Digits to train and test on, and a model."""
     folder = tmp_path_factory.mktemp("files")
     X, y = load_digits(return_X_y=True)
     X = X.astype(np.float32)

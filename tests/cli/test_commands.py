@@ -1,4 +1,4 @@
-"""Every command through its real entry point."""
+"""Every command, through its entry point."""
 
 import contextlib
 import csv
@@ -6,9 +6,11 @@ import io
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -16,9 +18,8 @@ import pytest
 
 import nearkin as package
 from commands import COMMANDS, NEARKIN, QUIET, answer, nearkin, script
-from nearkin.app import demo
 from nearkin.app.planning import readable
-from nearkin.app.settings import Settings
+from nearkin.app.settings import TrainingSettings
 
 
 def test_help_version_and_completion():
@@ -27,7 +28,7 @@ def test_help_version_and_completion():
     assert all(name in top.stdout for name in COMMANDS)
     assert "Exit codes" in top.stdout
     assert nearkin("--version").stdout.strip() == package.__version__
-    # The shell is named: looked for among the parents of a test, it may not be there.
+    # Detection looks for the shell among the parent processes, where tests may have none.
     named = QUIET | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     shown = subprocess.run(
         [NEARKIN, "--show-completion", "bash"], capture_output=True, text=True, env=named
@@ -37,13 +38,13 @@ def test_help_version_and_completion():
     assert "nearkin" in shown.stdout
 
 
-def test_as_a_module():
+def test_python_m_nearkin():
     called = [sys.executable, "-m", "nearkin", "--version"]
     result = subprocess.run(called, capture_output=True, text=True, env=QUIET)
     assert result.stdout.strip() == package.__version__, result.stderr
 
 
-def test_help_says_what_is_so():
+def test_help_names_formats_choices_and_exit_codes():
     shown = {name: " ".join(nearkin(name, "--help").stdout.replace("│", " ").split())
              for name in ("features", "train", "run")}  # fmt: skip
     for name in ("features", "run"):
@@ -61,7 +62,7 @@ def test_every_command_has_an_example():
 
 
 def test_every_command_on_the_same_files(pictures, tmp_path):
-    """One after the other; those that make something as installed, from a cold start."""
+    """In sequence; some by the installed script, from a cold start."""
     features, near, model = (tmp_path / name for name in ("f.npy", "n.npz", "m.safetensors"))
     encoder = tmp_path / "f.encoder.safetensors"
     for call, arguments in (
@@ -88,10 +89,21 @@ def test_completion_of_a_command():
     assert result.stdout.split() == ["classify"]
 
 
-def test_import_and_help_load_nothing_heavy():
-    heavy = "{'numpy', 'numba', 'scipy', 'sklearn', 'faiss', 'PIL', 'matplotlib'}"
-    code = f"import sys, nearkin, nearkin.cli; print(sorted({heavy} & set(sys.modules)))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+def test_start_imports_nothing_heavy():
+    """Including the plugins, which are imported at every start."""
+    code = """
+import sys
+from nearkin.cli.app import main
+sys.argv = ["nearkin", "train", "--help"]
+try:
+    main()
+finally:
+    heavy = {"numpy", "numba", "scipy", "sklearn", "faiss", "PIL", "matplotlib"}
+    print(heavy & set(sys.modules), "nearkin.reproduction.command" in sys.modules, file=sys.stderr)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stderr == "set() True\n"
+    assert "--sampling" in result.stdout
 
 
 def test_every_parameter_of_the_estimators_is_an_option():
@@ -100,7 +112,7 @@ def test_every_parameter_of_the_estimators_is_an_option():
              }  # fmt: skip
     elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "learner",
                  "similarity", "preprocess", "execution", "constraint"}  # fmt: skip
-    options = Settings().as_dict()
+    options = {entry.name for entry in fields(TrainingSettings)}
     for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,
                  package.FourierFeatures, package.Hardest, package.Softmax, package.Constraint,
                  package.Execution):  # fmt: skip
@@ -109,12 +121,12 @@ def test_every_parameter_of_the_estimators_is_an_option():
 
 
 def test_options_reach_the_estimators():
-    told = Settings(
+    settings = TrainingSettings(
         sampling="all", n_neighbors=7, margin=0.1, epochs=3, ensemble="random", members=4, dims=5,
         weights="accuracy", shortlist=9, csls=0.5, whitening=0.25, fourier=20,
         bandwidth=2.0, refit=False, vote="power", sharpness=3.0, seed=5,
     )  # fmt: skip
-    model = told.classifier(rows=100, columns=8)
+    model = settings.classifier((100, 8))
     assert (model.n_neighbors, model.csls, model.refit) == (9, 0.5, False)
     assert (model.vote, model.random_state) == (package.Vote("power", 3.0), 5)
     ensemble, learner = model.similarity, model.similarity.learner
@@ -124,7 +136,7 @@ def test_options_reach_the_estimators():
     assert learner.max_epochs == 3
     assert (model.preprocess.n_features, model.preprocess.bandwidth) == (20, 2.0)
     assert model.preprocess.preprocess.whitening == 0.25
-    wide = Settings().classifier(rows=100, columns=1_000).similarity
+    wide = TrainingSettings().classifier((100, 1_000)).similarity
     assert (wide.sampling, wide.n_neighbors) == (package.Hardest(), 99)
 
 
@@ -135,26 +147,10 @@ def test_demo(tmp_path):
     page = (tmp_path / "demo" / "report.html").read_text()
     assert page.count("<img") > 100
     assert "linear SVM" in page
-    assert "<p class=note>Test accuracy after each epoch" in page
-    assert result.stdout.startswith("compiling")
-
-
-def test_the_demo_says_what_its_digits_show():
-    after = {"hardest": [90.0, 95.0], "uniform": [90.0, 96.5]}
-    assert "after 1 epochs, it is behind: 95.00 % against 96.50 %" in demo._caption(after)
-    after["hardest"][-1] = 97.0
-    assert "it is ahead: 97.00 % against 96.50 %" in demo._caption(after)
-
-
-def test_the_demo_compiles_before_the_clock_starts(tmp_path, monkeypatch):
-    calls = []
-    monkeypatch.setattr(demo, "_methods", lambda: [("one", None)])
-    monkeypatch.setattr(demo, "_compile", lambda split: calls.append("compile"))
-    row = {"method": "one", "accuracy": 1.0, "spread": 0.0, "seconds": 0.0}
-    monkeypatch.setattr(demo, "_measure", lambda *_: calls.append("measure") or row)
-    monkeypatch.setattr(demo, "_write_report", lambda *_: None)
-    demo.run(tmp_path, lambda _: None)
-    assert calls == ["compile", "measure"]
+    assert result.stdout.startswith("compiling")  # before anything is timed
+    found = re.search(r"it is (\w+)[^:]*: ([\d.]+) % against ([\d.]+) %", page)
+    hardest, uniform = map(float, found.groups()[1:])
+    assert found[1] == {1: "ahead", -1: "behind", 0: "level"}[np.sign(hardest - uniform)]
 
 
 def test_info(files):
@@ -177,18 +173,18 @@ def test_info_verifies(files, tmp_path):
 
 
 def test_classify_and_search(files, tmp_path):
-    model, asked = files / "model.safetensors", files / "q.npy"
-    rows = answer("classify", model, asked, "--top", 3, "--probabilities")["rows"]
+    model, rows_file = files / "model.safetensors", files / "q.npy"
+    rows = answer("classify", model, rows_file, "--top", 3, "--probabilities")["rows"]
     fitted = package.load(model)
-    X = np.load(asked)
+    X = np.load(rows_file)
     assert [row["labels"] for row in rows] == fitted.predict_top(X, 3).tolist()
     for row, p in zip(rows, fitted.predict_proba(X)):
         assert row["probabilities"] == pytest.approx(np.sort(p)[::-1][:3], abs=1e-5)
-    table = nearkin("classify", model, asked, "--out", tmp_path / "labels.csv")
+    table = nearkin("classify", model, rows_file, "--out", tmp_path / "labels.csv")
     assert (table.returncode, table.stdout) == (0, "")
     read = list(csv.DictReader(io.StringIO((tmp_path / "labels.csv").read_text())))
     assert [row["label"] for row in read] == [row["labels"][0] for row in rows]
-    found = answer("search", model, asked, "--n", 4)["queries"]
+    found = answer("search", model, rows_file, "--n", 4)["queries"]
     for rerank, kind in ((False, "plain"), (True, "learned")):
         near = fitted.kneighbors(X, 4, rerank=rerank)[1]
         assert [[hit["row"] for hit in entry[kind]] for entry in found] == near.tolist()
@@ -210,7 +206,7 @@ def test_evaluate(files, tmp_path):
     text = page.read_text()
     for part in ("Most confused", "<td>svm</td>", "data:image/png", "Can the votes be trusted"):
         assert part in text
-    assert "http" not in text  # nothing is fetched from elsewhere
+    assert "http" not in text  # self-contained
     assert sorted(path.name for path in plots.iterdir()) == ["calibration.png", "retrieval.png"]
 
 
@@ -245,7 +241,7 @@ def test_plan():
     plan = answer("plan", 1_200_000, 1_000, 500)
     assert plan["rows_MiB"] == pytest.approx(4577.6, abs=0.1)
     assert plan["graph_MiB"] == pytest.approx(4 * 1.4 * 500 * 1_200_000 / 2**20, abs=0.1)
-    assert plan["seconds_for_all_epochs"] == pytest.approx(20 * plan["seconds_an_epoch"], rel=0.02)
+    assert plan["seconds_for_all_epochs"] == pytest.approx(20 * plan["seconds_per_epoch"], rel=0.02)
     assert 46 * 60 < plan["seconds_for_neighbors_by_cells"] < 67 * 60
     assert plan["memory_available_MiB"] > 0
     small = answer("plan", 1_000, 10, 5)
@@ -253,18 +249,18 @@ def test_plan():
     assert "seconds_for_neighbors_by_cells" not in small
 
 
-def test_plan_for_people():
+def test_plan_as_text():
     shown = nearkin("plan", 1_200_000, 1_000, 500, "--members", 10).stdout
-    lines = dict(line.split("  ", 1) for line in shown.splitlines())
-    told = {name: value.strip() for name, value in lines.items()}
-    assert told["rows"] == "4.5 GiB"
-    assert told["neighbors"].startswith("by cells")
-    assert told["time for neighbors by cells"] == "57 minutes"
-    assert told["disk a member"] == "458 MiB"
-    assert "members" in told["memory beside rows"]
+    lines = (line.split("  ", 1) for line in shown.splitlines())
+    values = {name: value.strip() for name, value in lines}
+    assert values["rows"] == "4.5 GiB"
+    assert values["neighbors"].startswith("by cells")
+    assert values["time for neighbors by cells"] == "57 minutes"
+    assert values["disk per member"] == "458 MiB"
+    assert "members" in values["memory without rows"]
     assert "e+" not in shown
-    units = readable({"seconds_for_all": 0.31, "seconds_an_epoch": 5e5, "memory_MiB": None})
-    assert list(units.values()) == ["0.3 seconds", "5.8 days", "not known"]
+    units = readable({"seconds_for_all": 0.31, "seconds_per_epoch": 5e5, "memory_MiB": None})
+    assert list(units.values()) == ["0.3 seconds", "5.8 days", "unknown"]
 
 
 def test_features_of_images_for_train_and_classify(pictures, tmp_path):
@@ -303,7 +299,7 @@ def test_a_run_on_images_classifies_searches_and_evaluates_images(pictures, tmp_
     assert answer("info", run)["kind"] == "run folder"
 
 
-def test_unreadable_images_are_left_out_when_asked(pictures, tmp_path):
+def test_skip_unreadable_images(pictures, tmp_path):
     (tmp_path / "mixed").mkdir()
     good = (pictures / "more" / "lying" / "00.png").read_bytes()
     (tmp_path / "mixed" / "a.png").write_bytes(good[:100])
@@ -317,7 +313,7 @@ def test_unreadable_images_are_left_out_when_asked(pictures, tmp_path):
     assert [len(entry["learned"]) for entry in found["queries"]] == [0, 2]
 
 
-def test_features_without_the_images_that_cannot_be_read(pictures, tmp_path):
+def test_features_skip_unreadable_images(pictures, tmp_path):
     shutil.copytree(pictures / "more", tmp_path / "more")
     encoder = pictures / "run" / "encoder.safetensors"
     command = ("features", tmp_path / "more", "--encoder", encoder, "--out")
@@ -327,7 +323,7 @@ def test_features_without_the_images_that_cannot_be_read(pictures, tmp_path):
     refused = nearkin(*command, tmp_path / "f.npy")
     assert refused.returncode == 1
     assert "give --skip-unreadable to leave them out" in refused.stderr
-    made = nearkin(*command, tmp_path / "f.npy", "--skip-unreadable", "--json")  # goes on
+    made = nearkin(*command, tmp_path / "f.npy", "--skip-unreadable", "--json")
     assert "1 of 9 images could not be used and are left out" in made.stderr
     about = json.loads(made.stdout)
     assert (about["rows"], about["unreadable"]) == (8, 1)
@@ -340,12 +336,12 @@ def test_features_without_the_images_that_cannot_be_read(pictures, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "f.npy"), np.delete(whole, 4, axis=0))
     before = (tmp_path / "f.npy").read_bytes()
     again = nearkin(*command, tmp_path / "f.npy", "--skip-unreadable")
-    assert again.returncode == 1  # rows that are not there cannot be tried again
+    assert again.returncode == 1  # features are never replaced
     assert "choose another" in again.stderr
     assert (tmp_path / "f.npy").read_bytes() == before
 
 
-def test_no_features_are_left_of_unreadable_images(pictures, tmp_path):
+def test_features_of_unreadable_images_only(pictures, tmp_path):
     (tmp_path / "torn" / "a").mkdir(parents=True)
     (tmp_path / "torn" / "a" / "x.png").write_bytes(b"torn")
     encoder = pictures / "run" / "encoder.safetensors"
@@ -353,28 +349,29 @@ def test_no_features_are_left_of_unreadable_images(pictures, tmp_path):
                       "--out", tmp_path / "f.npy")  # fmt: skip
     assert refused.returncode == 1
     assert "none of the 1 images could be used" in refused.stderr
+    assert not list(tmp_path.glob("f.*"))
 
 
-def test_a_person_at_a_terminal_sees_what_goes_on(pictures, tmp_path):
-    ours, theirs = pty.openpty()
+def test_progress_is_shown_on_a_terminal(pictures, tmp_path):
+    terminal, stderr = pty.openpty()
     process = subprocess.Popen(
         [NEARKIN, "run", pictures / "stripes", "--words", "16", "--epochs", "3", "--baselines",
          "none", "--json", "--folder", tmp_path],
-        stdout=subprocess.PIPE, stderr=theirs, text=True, env=QUIET | {"TERM": "xterm"},
+        stdout=subprocess.PIPE, stderr=stderr, text=True, env=QUIET | {"TERM": "xterm"},
     )  # fmt: skip
-    os.close(theirs)
+    os.close(stderr)
     seen = b""
-    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
-        while part := os.read(ours, 4096):
+    with contextlib.suppress(OSError):  # raised once the other end is closed
+        while part := os.read(terminal, 4096):
             seen += part
-    os.close(ours)
+    os.close(terminal)
     shown = process.communicate()[0]
     assert process.returncode == 0, seen.decode()
     assert json.loads(shown)["done_now"][0] == "encoder.safetensors"
     assert all(word in seen for word in (b"features", b"learning", b"report.html"))
 
 
-def test_json_is_pure_and_quiet_without_a_terminal(files, tmp_path):
+def test_no_progress_without_a_terminal(files, tmp_path):
     result = nearkin("train", files / "digits.npz", "--epochs", 2, "--json",
                      "--out", tmp_path / "m.safetensors")  # fmt: skip
     assert json.loads(result.stdout)["n_epochs"] == 2

@@ -1,4 +1,4 @@
-"""Bad input to every command: one clear line, a non-zero exit, nothing damaged."""
+"""Bad input to every command: one error line, a non-zero exit code, no file changed."""
 
 import hashlib
 import shutil
@@ -14,9 +14,9 @@ OUT = ["--out", "made.safetensors"]
 
 
 @pytest.fixture(scope="module")
-def spoiled(files, pictures, tmp_path_factory):
-    """A folder of good files and bad ones."""
-    folder = tmp_path_factory.mktemp("spoiled")
+def bad_files(files, pictures, tmp_path_factory):
+    """A folder of valid and invalid files."""
+    folder = tmp_path_factory.mktemp("bad_files")
     for name in ("digits.npz", "rows.npy", "labels.txt", "q.npy", "model.safetensors", "test.npz"):
         shutil.copy(files / name, folder / name)
     shutil.copytree(pictures / "run", folder / "run")
@@ -53,7 +53,7 @@ def spoiled(files, pictures, tmp_path_factory):
 
 TRAIN = ["train", "digits.npz", *OUT]
 CASES = [
-    # Files that are missing, or that are something else.
+    # Missing files, and files of another kind.
     (["features", "nowhere", "--out", "f.npy"], "nowhere"),
     (["features", "nothing-here", "--out", "f.npy"], "no images"),
     (["features", "torn", "--words", "8", "--out", "f.npy"], "could not be used"),
@@ -107,7 +107,7 @@ CASES = [
     (["run", "digits.npz", "--folder", "labels.txt"], "not a folder"),
     (["run", "digits.npz", "--folder", "run"], "source is"),
     (["run", "torn", "--folder", "new-run", "--words", "8"], "could not be used"),
-    # Shapes and labels that do not fit.
+    # Shapes and labels that do not match.
     (["neighbors", "flat.npy", "--out", "n.npz"], "shape (64,)"),
     (["neighbors", "empty.npy", "--out", "n.npz"], "shape (0, 64)"),
     (["neighbors", "holes.npy", "--out", "n.npz", "--k", "3"], "NaN"),
@@ -120,7 +120,7 @@ CASES = [
     (["classify", "model.safetensors", "narrow.npy"], "3 features"),
     (["classify", "run", "q.npy"], "64 features"),
     (["search", "model.safetensors", "holes.npy"], "NaN or infinity in row 1"),
-    # Absurd parameters.
+    # Invalid parameters.
     (["features", "more", "--out", "f.npy", "--words", "0"], "n_words=0"),
     (["features", "more", "--out", "f.npy", "--pyramid", "x"], "--pyramid"),
     (["features", "more", "--out", "f.npy", "--words", "8", "--dtype", "int8"], "int8"),
@@ -146,18 +146,18 @@ CASES = [
     ([*TRAIN, "--ensemble", "pca", "--cluster", "tcp://127.0.0.1:9"], "no dask scheduler answers"),
     ([*TRAIN, "--cluster", "tcp://127.0.0.1:9"], "--ensemble"),
     ([*TRAIN, "--tune", "--tune-rows", "1"], "tune_rows=1"),
-    # Options that would do nothing.
-    ([*TRAIN, "--members", "10"], "--members does nothing without --ensemble"),
-    ([*TRAIN, "--dims", "5"], "--dims does nothing without --ensemble"),
+    # Options without effect.
+    ([*TRAIN, "--members", "10"], "--members has no effect without --ensemble"),
+    ([*TRAIN, "--dims", "5"], "--dims has no effect without --ensemble"),
     ([*TRAIN, "--folder", "more"], "files that are not nearkin's"),
-    ([*TRAIN, "--tune-rows", "100"], "--tune-rows does nothing without --tune"),
-    ([*TRAIN, "--bandwidth", "2"], "--bandwidth does nothing without --fourier"),
-    ([*TRAIN, "--no-preprocess", "--whitening", "0.5"], "--whitening does nothing without"),
-    ([*TRAIN, "--tune", "--ensemble", "pca"], "--tune chooses every setting, --ensemble names one"),
-    ([*TRAIN, "--tune", "--sampling", "auto"], "--sampling names one"),
-    ([*TRAIN, "--tune", "--neighbors", "lists.npz"], "--neighbors names some"),
-    (["run", "digits.npz", "--folder", "new-run", "--members", "10"], "--members does nothing"),
-    (["run", "digits.npz", "--folder", "new-run", "--tune", "--epochs", "3"], "--epochs names one"),
+    ([*TRAIN, "--tune-rows", "100"], "--tune-rows has no effect without --tune"),
+    ([*TRAIN, "--bandwidth", "2"], "--bandwidth has no effect without --fourier"),
+    ([*TRAIN, "--no-preprocess", "--whitening", "0.5"], "--whitening has no effect without"),
+    ([*TRAIN, "--tune", "--ensemble", "pca"], "leave out --ensemble or --tune"),
+    ([*TRAIN, "--tune", "--sampling", "auto"], "leave out --sampling or --tune"),
+    ([*TRAIN, "--tune", "--neighbors", "lists.npz"], "leave out --neighbors or --tune"),
+    (["run", "digits.npz", "--folder", "new-run", "--members", "10"], "--members has no effect"),
+    (["run", "digits.npz", "--folder", "new-run", "--tune", "--epochs", "3"], "leave out --epochs"),
     (["evaluate", "model.safetensors", "test.npz", "--baselines", "luck"], "'luck'"),
     (["classify", "model.safetensors", "q.npy", "--top", "11"], "--top 11"),
     (["classify", "model.safetensors", "q.npy", "--top", "0"], "--top 0"),
@@ -176,7 +176,7 @@ CASES = [
 
 
 def contents(folder):
-    """A digest of each file of a folder, but for the locks."""
+    """A digest of each file of a folder, except locks."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest()
         for path in folder.rglob("*")
@@ -189,48 +189,48 @@ def contents(folder):
     CASES,
     ids=[" ".join(arguments)[:70] for arguments, _ in CASES],
 )
-def test_bad_input_is_one_clear_line(spoiled, arguments, message):
-    before = contents(spoiled)
-    result = nearkin(*arguments, cwd=spoiled)
+def test_bad_input_prints_one_error_line(bad_files, arguments, message):
+    before = contents(bad_files)
+    result = nearkin(*arguments, cwd=bad_files)
     assert result.returncode in (1, 2)
     assert result.stdout == ""
     lines = result.stderr.splitlines()
-    told = [line for line in lines if line.startswith("error: ")]
-    assert len(told) == 1, result.stderr
-    assert message in told[0]
-    assert "fault of nearkin" not in told[0]
+    errors = [line for line in lines if line.startswith("error: ")]
+    assert len(errors) == 1, result.stderr
+    assert message in errors[0]
+    assert "bug in nearkin" not in errors[0]
     assert all(line.startswith(("error: ", "note: ")) for line in lines)
-    after = contents(spoiled)
+    after = contents(bad_files)
     made = {name for name in after if name not in before}
-    # A run or an extraction that fails keeps the stages that it has finished.
+    # A run that fails keeps its finished stages.
     kept = ("new-run/",)
     assert all(name.startswith(kept) for name in made), made
     assert {name: after[name] for name in before} == before
-    assert not any(".tmp." in name for name in made)  # nothing written aside is left
-    shutil.rmtree(spoiled / "new-run", ignore_errors=True)
+    assert not any(".tmp." in name for name in made)  # no temporary files
+    shutil.rmtree(bad_files / "new-run", ignore_errors=True)
     for name in made:
-        (spoiled / name).unlink(missing_ok=True)
+        (bad_files / name).unlink(missing_ok=True)
 
 
-def test_every_command_is_given_bad_input():
+def test_every_command_has_a_case():
     assert {arguments[0] for arguments, _ in CASES} >= set(COMMANDS) - {"demo"}
 
 
 @pytest.mark.parametrize("name", ["f.npy", "f.labels.txt", "f.paths.txt", "f.encoder.safetensors"])
-def test_features_replace_no_file(spoiled, tmp_path, name):
+def test_features_refuse_to_replace_files(bad_files, tmp_path, name):
     (tmp_path / name).write_text("mine")
-    result = nearkin("features", spoiled / "more", "--words", 8, "--out", tmp_path / "f.npy")
+    result = nearkin("features", bad_files / "more", "--words", 8, "--out", tmp_path / "f.npy")
     assert result.returncode == 1
     assert f"{name} would be replaced; delete or choose another --out" in result.stderr
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
 
-def test_debug_shows_the_traceback_wherever_it_stands(files):
+def test_debug_shows_the_traceback_in_any_position(files):
     for arguments in (["--debug", "info", "nothing"], ["info", "nothing", "--debug"]):
         assert "Traceback" in nearkin(*arguments, cwd=files).stderr
 
 
-def test_a_fault_of_ours_says_so(files, monkeypatch, capsys):
+def test_an_unexpected_error_is_reported_as_a_bug(files, monkeypatch, capsys):
     from nearkin.cli import app
 
     def fail(*_, **__):
@@ -241,7 +241,7 @@ def test_a_fault_of_ours_says_so(files, monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         app.main()
     assert end.value.code == 1
-    assert "--debug" in capsys.readouterr().err
+    assert "a bug in nearkin; run the command again with --debug" in capsys.readouterr().err
 
 
 LIMITED = {
@@ -259,18 +259,18 @@ LIMITED = {
 
 
 @pytest.mark.parametrize("name", LIMITED)
-def test_a_full_disk_leaves_nothing_behind(spoiled, tmp_path, name):
-    """A limit on the size of files stands for a disk that fills up while something is written."""
+def test_a_full_disk_leaves_no_partial_files(bad_files, tmp_path, name):
+    """A limit on the size of files simulates a disk that fills up during a write."""
     arguments, made = LIMITED[name]
-    for needed in ("rows.npy", "digits.npz", "test.npz"):
-        shutil.copy(spoiled / needed, tmp_path)
-    shutil.copytree(spoiled / "more", tmp_path / "more")
+    for file in ("rows.npy", "digits.npz", "test.npz"):
+        shutil.copy(bad_files / file, tmp_path)
+    shutil.copytree(bad_files / "more", tmp_path / "more")
     old = made in ("made.safetensors", "made.html", "made.csv")
     if old:
         (tmp_path / made).write_text("the old one")
     if name != "run":
-        shutil.copy(spoiled / "model.safetensors", tmp_path)
-    result = nearkin(*arguments, cwd=tmp_path, limit=5_000 if name == "features" else 20_000)
+        shutil.copy(bad_files / "model.safetensors", tmp_path)
+    result = nearkin(*arguments, cwd=tmp_path, file_limit=5_000 if name == "features" else 20_000)
     assert result.returncode == 1
     lines = result.stderr.splitlines()
     assert len(lines) == 1, result.stderr
@@ -281,15 +281,15 @@ def test_a_full_disk_leaves_nothing_behind(spoiled, tmp_path, name):
     assert not leftovers(tmp_path)
 
 
-def test_a_run_goes_on_once_there_is_room(spoiled, tmp_path):
-    command = ("run", spoiled / "digits.npz", "--folder", tmp_path, "--baselines", "none")
-    assert nearkin(*command, limit=20_000).returncode == 1
+def test_a_run_resumes_after_a_full_disk(bad_files, tmp_path):
+    command = ("run", bad_files / "digits.npz", "--folder", tmp_path, "--baselines", "none")
+    assert nearkin(*command, file_limit=20_000).returncode == 1
     again = nearkin(*command, "--json")
     assert again.returncode == 0, again.stderr
     assert '"done_before": ["split.npz"' in again.stdout
 
 
-def test_a_reader_who_has_seen_enough(files):
+def test_a_closed_output_pipe_is_no_error(files):
     command = (
         f"{NEARKIN} classify {files / 'model.safetensors'} {files / 'rows.npy'} --top 10 --json"
     )

@@ -1,4 +1,4 @@
-"""Ctrl-C: one line that is true, and nothing that is half done taken for whole."""
+"""Ctrl-C: one line that says how to continue; partial work is never taken for complete."""
 
 import signal
 
@@ -6,83 +6,87 @@ import pytest
 
 from commands import answer, leftovers, nearkin
 from nearkin import load
-from nearkin.cli.interrupts import GOES_ON
+from nearkin.cli.interrupts import RESUMES
 
 EPOCH = ["nearkin.slne", "SLNE._epoch", 2]
-BEGINS_ANEW = "the same command begins anew"
-CHECKPOINT = f"{BEGINS_ANEW}, but with --folder DIR it goes on where it was stopped"
+RESTARTS = "the same command starts from the beginning"
+RESTARTS_WITHOUT_FOLDER = f"{RESTARTS}; with --folder DIR it would resume"
 
 
-def interrupted(*arguments, at, **how):
-    """What the command says on Ctrl-C in a place."""
-    ended = nearkin(*arguments, place=[signal.SIGINT, *at], **how)
+def interrupted(*arguments, at, **options):
+    """The message of a command that gets SIGINT at a call of a function."""
+    ended = nearkin(*arguments, signal_at=[signal.SIGINT, *at], **options)
     assert ended.returncode == 130, ended.stderr
     return ended.stderr
 
 
-def test_a_training_keeps_what_was_learned(files, tmp_path):
+def test_training_saves_the_model_learned_so_far(files, tmp_path):
     out = tmp_path / "m.safetensors"
-    said = interrupted("train", files / "digits.npz", "--tol", 0, "--out", out, at=EPOCH)
-    assert said == f"interrupted; what was learned so far is in {out}; {CHECKPOINT}\n"
+    message = interrupted("train", files / "digits.npz", "--tol", 0, "--out", out, at=EPOCH)
+    assert (
+        message == f"interrupted; the model learned so far is in {out}; {RESTARTS_WITHOUT_FOLDER}\n"
+    )
     assert load(out).similarity_.n_epochs_ == 1
 
 
-def test_a_training_interrupted_before_it_learned(files, tmp_path):
+def test_training_interrupted_before_learning(files, tmp_path):
     out = tmp_path / "m.safetensors"
     at = ["nearkin.preprocessing.preprocess", "Preprocess.fit", 1]
-    said = interrupted("train", files / "digits.npz", "--out", out, at=at)
-    assert said == f"interrupted; {CHECKPOINT}\n"
+    message = interrupted("train", files / "digits.npz", "--out", out, at=at)
+    assert message == f"interrupted; {RESTARTS_WITHOUT_FOLDER}\n"
     assert not out.exists()
 
 
-def test_a_training_with_a_checkpoint_goes_on(files, tmp_path):
+def test_training_resumes_from_a_checkpoint(files, tmp_path):
     out, kept = tmp_path / "m.safetensors", tmp_path / "kept"
     command = ("train", files / "digits.npz", "--epochs", 3, "--tol", 0, "--folder", kept,
                "--checkpoint-minutes", 0, "--out", out)  # fmt: skip
-    said = interrupted(*command, at=EPOCH)
-    assert said == (f"interrupted; what was learned so far is in {out}; the same command goes on\n")
+    message = interrupted(*command, at=EPOCH)
+    assert message == (
+        f"interrupted; the model learned so far is in {out}; run the same command again to resume\n"
+    )
     assert kept.exists()
     assert answer(*command)["n_epochs"] == 3
 
 
-def test_an_ensemble_with_a_folder_goes_on(files, tmp_path):
+def test_an_ensemble_resumes_from_its_folder(files, tmp_path):
     command = ("train", files / "digits.npz", "--ensemble", "pca", "--members", 3, "--vote",
                "power", "--epochs", 2, "--folder", "work", "--out", "m")  # fmt: skip
-    said = interrupted(
+    message = interrupted(
         *command, at=["nearkin.ensemble.members", "Members.write_rows", 3], cwd=tmp_path
     )
-    assert said == "interrupted; the same command goes on\n"
+    assert message == "interrupted; run the same command again to resume\n"
     assert answer(*command, cwd=tmp_path)["n_members"] == 3
 
 
-def test_tuning_ends_at_once(files, tmp_path):
+def test_tuning_writes_no_model(files, tmp_path):
     out = tmp_path / "m.safetensors"
-    said = interrupted("train", files / "digits.npz", "--tune", "--out", out, at=EPOCH)
-    assert said == f"interrupted; {BEGINS_ANEW}\n"
+    message = interrupted("train", files / "digits.npz", "--tune", "--out", out, at=EPOCH)
+    assert message == f"interrupted; {RESTARTS}\n"
     assert not out.exists()
 
 
-def test_features_go_on(pictures, tmp_path):
+def test_features_resume(pictures, tmp_path):
     command = ("features", pictures / "stripes", "--words", 8, "--out", tmp_path / "f.npy")
     at, work = ["nearkin.images.store", "Sink.write", 2], tmp_path / "work"
-    said = interrupted(*command, "--folder", work, at=at)
-    assert said == f"interrupted; {GOES_ON}\n"
+    message = interrupted(*command, "--folder", work, at=at)
+    assert message == f"interrupted; {RESUMES}\n"
     assert answer(*command, "--folder", work)["rows"] == 48
     assert not work.exists()
     whole = command[:-1]
-    said = interrupted(*whole, tmp_path / "g.npy", at=at)
-    assert said.startswith("interrupted; nothing is written")
+    message = interrupted(*whole, tmp_path / "g.npy", at=at)
+    assert message.startswith("interrupted; nothing was written")
     assert not list(tmp_path.glob("g.*"))
     assert answer(*whole, tmp_path / "g.npy")["rows"] == 48
     assert (tmp_path / "f.npy").read_bytes() == (tmp_path / "g.npy").read_bytes()
 
 
-def test_neighbors_go_on_in_a_folder(files, tmp_path):
+def test_neighbors_resume_in_a_folder(files, tmp_path):
     at = ["nearkin.neighbors.exact", "topk_by_products", 1]
-    said = interrupted("neighbors", files / "rows.npy", "--folder", tmp_path / "near", at=at)
-    assert said == f"interrupted; {GOES_ON}\n"
-    said = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near.npz", at=at)
-    assert said.startswith("interrupted; nothing is written")
+    message = interrupted("neighbors", files / "rows.npy", "--folder", tmp_path / "near", at=at)
+    assert message == f"interrupted; {RESUMES}\n"
+    message = interrupted("neighbors", files / "rows.npy", "--out", tmp_path / "near.npz", at=at)
+    assert message.startswith("interrupted; nothing was written")
     assert not (tmp_path / "near.npz").exists()
     assert not leftovers(tmp_path)
 
@@ -98,8 +102,8 @@ def test_neighbors_go_on_in_a_folder(files, tmp_path):
          ["nearkin.classifier", "SoftVotingKNN.predict_proba", 1]),
     ],
 )  # fmt: skip
-def test_other_commands_just_end(files, tmp_path, arguments, at):
-    """Also where a learner is at work, which by itself would be content with what it has."""
+def test_other_commands_end(files, tmp_path, arguments, at):
+    """Also inside a learner, which would otherwise return what it has learned."""
     paths = [files / name if name.endswith(("npz", "npy", "tensors")) else name
              for name in arguments]  # fmt: skip
     assert interrupted(*paths, at=at, cwd=tmp_path) == "interrupted\n"

@@ -1,4 +1,4 @@
-"""Whole runs: what is redone, what survives a kill, who may work in a folder."""
+"""Runs: which stages are redone, resuming after a kill, and exclusive use of a folder."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ import pytest
 
 from commands import NEARKIN, QUIET, answer, draw, leftovers, nearkin
 from nearkin import RunFolder, load
-from nearkin.cli.interrupts import GOES_ON
+from nearkin.cli.interrupts import RESUMES
 from nearkin.io import safetensors
 from nearkin.io.marker import NAME
 
@@ -20,8 +20,8 @@ STAGES = ["split.npz", "preprocess.safetensors", "neighbors.npz", "model.safeten
 QUICK = ("--epochs", "4", "--tol", "0", "--baselines", "none")
 
 
-def same(one, two):
-    """Whether two run folders hold the same results, but for the seconds things took."""
+def assert_same(one, two):
+    """Assert that two run folders hold the same results, except measured seconds."""
     for name in ("features.npy", "split.npz", "neighbors.npz", "evaluation.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     for name in ("encoder.safetensors", "preprocess.safetensors", "model.safetensors"):
@@ -31,7 +31,7 @@ def same(one, two):
             np.testing.assert_array_equal(a[key], b[key], err_msg=f"{name} {key}")
 
 
-def test_redoes_only_what_a_change_touches(files, tmp_path):
+def test_only_stages_affected_by_a_change_are_redone(files, tmp_path):
     def run(*arguments):
         return answer("run", files / "digits.npz", "--folder", tmp_path, *arguments)["done_now"]
 
@@ -43,7 +43,7 @@ def test_redoes_only_what_a_change_touches(files, tmp_path):
     assert run("--epochs", 3, "--baselines", "retrieval") == STAGES[5:]
     assert run("--epochs", 3, "--baselines", "retrieval", "--n-neighbors", 20) == STAGES[2:]
     whole = (tmp_path / "model.safetensors").read_bytes()
-    (tmp_path / "model.safetensors").write_bytes(whole[:-100])  # somebody cut it short
+    (tmp_path / "model.safetensors").write_bytes(whole[:-100])  # truncated
     assert run("--epochs", 3, "--baselines", "retrieval", "--n-neighbors", 20) == STAGES[3:4]
     assert (tmp_path / "model.safetensors.changed").read_bytes() == whole[:-100]
     assert load(tmp_path / "model.safetensors").similarity_.n_neighbors == 20
@@ -60,15 +60,15 @@ def test_a_folder_belongs_to_one_source(files, pictures, tmp_path):
     assert answer("info", tmp_path / "run")["source"] == str((pictures / "stripes").resolve())
 
 
-def test_a_source_may_be_named_in_other_ways(files, tmp_path):
+def test_a_relative_and_an_absolute_path_are_one_source(files, tmp_path):
     assert (
         answer("run", "digits.npz", "--folder", tmp_path, *QUICK, cwd=files)["done_now"] == STAGES
     )
     assert answer("run", files / "digits.npz", "--folder", tmp_path, *QUICK)["done_now"] == []
 
 
-def test_a_source_that_was_replaced_is_noticed(files, tmp_path):
-    """Even if the new file has the size and the time of the old one."""
+def test_a_changed_source_is_detected(files, tmp_path):
+    """Even if size and modification time are the same."""
     source, folder = tmp_path / "digits.npz", tmp_path / "run"
     with np.load(files / "digits.npz") as digits:
         X, y = digits["X"], digits["y"]
@@ -94,12 +94,12 @@ def test_a_folder_with_other_files_is_refused(files, tmp_path):
     assert found == others
 
 
-def test_a_source_that_gave_nothing_leaves_the_folder_free(files, tmp_path):
+def test_a_failed_source_does_not_claim_the_folder(files, tmp_path):
     assert nearkin("run", files / "q.npy", "--folder", tmp_path).returncode == 1
     assert answer("run", files / "digits.npz", "--folder", tmp_path, *QUICK)["done_now"] == STAGES
 
 
-def test_without_out_each_source_has_a_folder(files, tmp_path):
+def test_default_folders(files, tmp_path):
     for name in ("digits.npz", "test.npz"):
         shutil.copy(files / name, tmp_path)
         answer("run", name, *QUICK, cwd=tmp_path)
@@ -107,15 +107,15 @@ def test_without_out_each_source_has_a_folder(files, tmp_path):
     assert (tmp_path / "runs" / "test" / "report.html").exists()
 
 
-def test_killed_anywhere_a_run_ends_the_same(tmp_path):
+def test_a_killed_run_ends_with_the_same_results(tmp_path):
     draw(tmp_path / "stripes")
     command = ("run", tmp_path / "stripes", "--words", 32, *QUICK)
     answer(*command, "--folder", tmp_path / "whole")
-    places = [
+    calls = [
         ("nearkin.images.codebook", "Codebook.fit", 1),
         ("nearkin.images.store", "Sink.write", 2),  # one chunk of three is written
         ("nearkin.images.store", "FolderStore.finish", 1),
-        ("nearkin.app.pipeline", "_split", 1),  # between two stages
+        ("nearkin.app.stages", "Stages.get", 3),  # between two stages
         ("nearkin.neighbors.search", "row_neighbors", 1),
         ("nearkin.slne", "SLNE._epoch", 3),
         ("nearkin.io.safetensors", "_write_array", 2),  # a model is half-written
@@ -123,17 +123,17 @@ def test_killed_anywhere_a_run_ends_the_same(tmp_path):
         ("nearkin.app.report", "write_page", 1),
     ]
     cut = tmp_path / "cut"
-    for place in places:
-        ended = nearkin(*command, "--folder", cut, place=[signal.SIGKILL, *place])
-        assert ended.returncode == -signal.SIGKILL, (place, ended.stderr)
+    for call in calls:
+        ended = nearkin(*command, "--folder", cut, signal_at=[signal.SIGKILL, *call])
+        assert ended.returncode == -signal.SIGKILL, (call, ended.stderr)
         assert not (cut / "report.html").exists()
     result = answer(*command, "--folder", cut)
     assert result["done_now"] == ["report.html"]
-    same(tmp_path / "whole", cut)
+    assert_same(tmp_path / "whole", cut)
     assert not leftovers(cut)
 
 
-def test_killed_from_outside_while_features_are_made(tmp_path):
+def test_a_run_killed_during_extraction_resumes(tmp_path):
     draw(tmp_path / "stripes", images=32)
     command = [NEARKIN, "run", tmp_path / "stripes", "--words", "32", *QUICK, "--folder"]
     process = subprocess.Popen(
@@ -152,14 +152,14 @@ def test_killed_from_outside_while_features_are_made(tmp_path):
     answer(*command[1:], tmp_path / "cut")
     assert not chunks()
     answer(*command[1:], tmp_path / "whole")
-    same(tmp_path / "whole", tmp_path / "cut")
+    assert_same(tmp_path / "whole", tmp_path / "cut")
 
 
 def test_members_of_an_ensemble_survive_a_kill(files, tmp_path):
     command = ("run", files / "digits.npz", "--ensemble", "pca", "--members", 3, "--vote", "power",
                *QUICK, "--folder", tmp_path)  # fmt: skip
-    place = [signal.SIGKILL, "nearkin.ensemble.members", "Members.write_rows", 3]
-    ended = nearkin(*command, place=place)
+    signal_at = [signal.SIGKILL, "nearkin.ensemble.members", "Members.write_rows", 3]
+    ended = nearkin(*command, signal_at=signal_at)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     kept = sorted(path.name for path in tmp_path.glob("*member-*"))
     assert kept == [f"learning.learner.member-000{n}.safetensors" for n in range(2)]
@@ -167,28 +167,28 @@ def test_members_of_an_ensemble_survive_a_kill(files, tmp_path):
     assert not list(tmp_path.glob("learning*"))
 
 
-def test_a_polite_kill_leaves_nothing_behind(files, tmp_path):
+def test_sigterm_leaves_no_partial_files(files, tmp_path):
     target = tmp_path / "model.safetensors"
     target.write_text("the old one")
     ended = nearkin(
         "train", files / "digits.npz", "--epochs", 2, "--out", target,
-        place=[signal.SIGTERM, "nearkin.io.safetensors", "_write_array", 2],
+        signal_at=[signal.SIGTERM, "nearkin.io.safetensors", "_write_array", 2],
     )  # fmt: skip
     assert ended.returncode == 143
     assert target.read_text() == "the old one"
     assert not leftovers(tmp_path)
 
 
-def test_an_interrupted_training_is_not_taken_for_a_finished_one(files, tmp_path):
+def test_an_interrupted_training_writes_no_model(files, tmp_path):
     command = ("run", files / "digits.npz", "--folder", tmp_path, *QUICK)
-    ended = nearkin(*command, place=[signal.SIGINT, "nearkin.slne", "SLNE._epoch", 2])
+    ended = nearkin(*command, signal_at=[signal.SIGINT, "nearkin.slne", "SLNE._epoch", 2])
     assert ended.returncode == 130
-    assert ended.stderr == f"interrupted; {GOES_ON}\n"
+    assert ended.stderr == f"interrupted; {RESUMES}\n"
     assert not (tmp_path / "model.safetensors").exists()
     assert "model.safetensors" in answer(*command)["done_now"]
 
 
-def test_two_processes_in_one_folder(files, tmp_path):
+def test_a_folder_in_use_is_refused(files, tmp_path):
     with RunFolder(tmp_path).claim("nearkin run"):
         result = nearkin("run", files / "digits.npz", "--folder", tmp_path)
     assert result.returncode == 1
@@ -196,11 +196,11 @@ def test_two_processes_in_one_folder(files, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".nearkin-tmp", NAME]
 
 
-@pytest.mark.parametrize("spoiled", ["", "{", "[]", '{"split.npz": 3}'])
-def test_a_damaged_marker_is_named(files, tmp_path, spoiled):
-    (tmp_path / NAME).write_text(spoiled)
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"split.npz": 3}'])
+def test_a_damaged_marker_is_reported(files, tmp_path, content):
+    (tmp_path / NAME).write_text(content)
     for command in (["run", files / "digits.npz", "--folder", tmp_path], ["info", tmp_path]):
         result = nearkin(*command)
         assert result.returncode == 1
         assert f"{NAME} in folder='{tmp_path}' is damaged" in result.stderr
-        assert "fault of nearkin" not in result.stderr
+        assert "bug in nearkin" not in result.stderr

@@ -1,4 +1,4 @@
-"""Ways to call the command line, and pictures for it."""
+"""Helpers that call the command line, and images for it."""
 
 import atexit
 import json
@@ -37,24 +37,24 @@ def _server():
     return server
 
 
-def nearkin(*arguments, **how):
-    """Run the command in a process of its own that has its imports behind it.
+def nearkin(*arguments, **options):
+    """Run the command in a forked process with everything imported, which is quick.
 
-    `how` may have ``cwd``, ``place`` (signal, module, function, call: gets the signal there) and
-    ``limit`` (bytes a file may have).
+    Options are ``cwd``, ``signal_at`` (signal, module, function and number of the call at which
+    the process gets the signal) and ``file_limit`` (maximum bytes of a file).
     """
     server = _server()
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        told = {"arguments": list(map(str, arguments)), "out": str(out), "err": str(err), **how}
-        server.stdin.write(json.dumps(told, default=str) + "\n")
+        request = {"arguments": arguments, "out": out, "err": err, **options}
+        server.stdin.write(json.dumps(request, default=str) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
         return subprocess.CompletedProcess(arguments, code, out.read_text(), err.read_text())
 
 
 def answer(*arguments, **options):
-    """What the command answers with --json."""
+    """The JSON output of a command."""
     result = nearkin(*arguments, "--json", **options)
     assert result.returncode == 0, result.stderr
     assert result.stderr == "" or "note:" in result.stderr
@@ -62,13 +62,13 @@ def answer(*arguments, **options):
 
 
 def leftovers(folder):
-    """Temporaries that a command has left."""
+    """Temporary files that a command has left behind."""
     marks = (".part", ".tmp", "scratch-")
     return [str(p) for p in Path(folder).rglob("*") if any(mark in p.name for mark in marks)]
 
 
 def draw(folder, images=16, seed=0):
-    """Pictures of stripes that lie, stand and lean."""
+    """Write images of horizontal, vertical and diagonal stripes, one folder per class."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[:64, :64]
     for name, across in (("lying", y), ("standing", x), ("leaning", (x + y) / 1.4)):

@@ -1,1 +1,1 @@
-"""Runs that a stranger can repeat: one small module each, whose docstring says what it costs."""
+"""What the commands do: runs, assessments, baselines, reports and estimates of cost."""

@@ -1,4 +1,4 @@
-"""Light baselines from scikit-learn that a model is compared with."""
+"""Baselines from scikit-learn to compare a model with."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ COSTS = [0.1, 1.0, 10.0, 100.0]  # C, for rows of unit length
 QUICK = ("retrieval", "svm")
 
 
-class HoldOut:
+class HoldOutSplitter:
     """A scikit-learn splitter: one stratified hold-out set, of at most `max_rows` rows in all.
 
     The estimator that `GridSearchCV` refits still sees every row.
@@ -49,7 +49,7 @@ class HoldOut:
 
 def select(estimator: Any, grid: dict[str, list[Any]], seed: int) -> GridSearchCV:
     """The estimator with the settings of `grid` that score best on held-out training rows."""
-    return GridSearchCV(estimator, grid, cv=HoldOut(seed))
+    return GridSearchCV(estimator, grid, cv=HoldOutSplitter(seed))
 
 
 def _retrieval(seed: int) -> "SoftVotingKNN":
@@ -74,6 +74,20 @@ def check_baselines(names: Sequence[str]) -> None:
             raise ValueError(
                 f"baselines={name!r} is not known; use some of {', '.join(BASELINES)}, or none"
             )
+
+
+def parse_baselines(text: str) -> tuple[str, ...]:
+    """Names of baselines from comma-separated text, or from 'none', 'quick' or 'all'.
+
+    Examples
+    --------
+    >>> parse_baselines("quick"), parse_baselines("lda, ridge")
+    (('retrieval', 'svm'), ('lda', 'ridge'))
+    """
+    groups = {"none": (), "quick": QUICK, "all": tuple(BASELINES)}
+    names = groups.get(text, tuple(part.strip() for part in text.lower().split(",")))
+    check_baselines(names)
+    return names
 
 
 def measure(

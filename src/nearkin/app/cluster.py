@@ -1,4 +1,4 @@
-"""A running dask scheduler as the place where everything parallel happens."""
+"""joblib on the workers of a running dask scheduler."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,15 +9,15 @@ from joblib import parallel_config
 
 @contextmanager
 def connected(address: str, timeout: float = 5.0) -> Iterator[Any]:
-    """Send joblib's work to the dask scheduler at `address` inside the block.
+    """Run joblib's tasks on the dask scheduler at `address` inside the block.
 
-    It adds to joblib's own dask back end what that lacks: an error within seconds that says what
-    is wrong when nothing answers.
+    Unlike joblib's own dask back end, it raises a clear error within seconds if no scheduler
+    answers.
 
     Parameters
     ----------
     address : str
-        Such as ``"tcp://host:8786"``.
+        For example ``"tcp://host:8786"``.
     timeout : float
         Seconds to wait for an answer.
     """

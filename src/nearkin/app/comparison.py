@@ -1,10 +1,10 @@
-"""Classifiers measured side by side: the same rows, the same measures.
+"""Classifiers compared on the same rows, by the same measures.
 
     outcomes = compare(methods, X, y, queries, truth)
 
 Rows are used as they are given. For a fair comparison transform raw features once, with a
-`nearkin.Preprocess` that was fitted on the training rows. Whatever a method selects (C, the vote,
-…) it selects on training rows, within the seconds reported.
+`nearkin.Preprocess` that was fitted on the training rows. A method selects its
+hyperparameters (C, the vote, …) on training rows, within the seconds reported.
 """
 
 import signal
@@ -96,17 +96,17 @@ def compare(
         )
     outcomes = []
     for name, make in methods.items():
-        outcomes.append(_measured(name, make(seed), X, y, queries, truth, time_limit))
+        outcomes.append(_measure(name, make(seed), X, y, queries, truth, time_limit))
         if verbose:
             print(_line(outcomes[-1]), flush=True)
     return outcomes
 
 
-def _measured(
+def _measure(
     name: str, model: Any, X: Any, y: Any, queries: Any, truth: Any, limit: float | None
 ) -> Outcome:
     release_memory()
-    began = fitted = time.perf_counter()
+    start = fitted = time.perf_counter()
     ranked = None
     with MemoryWatch() as memory, suppress(_TimeLimit), _alarm(limit), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # row limits and the like are part of `settings`
@@ -114,12 +114,12 @@ def _measured(
         fitted = time.perf_counter()
         ranked = _ranked(model, queries)
     ended = time.perf_counter()
-    is_fitted = fitted > began
+    is_fitted = fitted > start
     stopped = {"stopped": f"after the time limit of {limit} s"}
     return Outcome(
         name,
         **_accuracies(ranked, truth),
-        seconds=(fitted if is_fitted else ended) - began,
+        seconds=(fitted if is_fitted else ended) - start,
         predict_seconds=ended - fitted if is_fitted else 0.0,
         peak_bytes=memory.growth,
         settings=stopped if ranked is None else selected(model),
@@ -131,8 +131,8 @@ def _accuracies(ranked: NDArray[Any] | None, truth: Any) -> dict[str, float]:
     names = "top1", "top3", "per_class", "per_class_top3"
     if ranked is None:
         return dict.fromkeys(names, float("nan"))
-    most = ranked.shape[1]  # fewer than three where there are fewer classes
-    kinds = (1, False), (most, False), (1, True), (most, True)
+    top = ranked.shape[1]  # `TOP`, or the number of classes
+    kinds = (1, False), (top, False), (1, True), (top, True)
     return {key: top_n_accuracy(ranked, truth, n, mean) for key, (n, mean) in zip(names, kinds)}
 
 
@@ -204,10 +204,10 @@ def _alarm(seconds: float | None) -> Iterator[None]:
             f"time_limit={seconds} needs the main thread and a system with SIGALRM; leave it out"
         )
 
-    def ring(*_: Any) -> None:
+    def stop(*_: Any) -> None:
         raise _TimeLimit
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield

@@ -3,9 +3,9 @@
 Command: ``make demo`` or ``nearkin demo --out demo``; about half a minute on two cores.
 
 Plain kNN, a linear SVM and SL-NE with each sampling rule on the same three random splits of 1,797
-images (8×8 pixels, ten classes, 60 % for training). All settings are selected on
-training rows. The report shows the paper's Figure 2 (hardest against uniform sampling) and Figure
-3 (nearest training images before and after learning) on this data.
+images (8×8 pixels, ten classes, 60 % for training). All settings are selected on training rows.
+The report shows the paper's Figure 2 (hardest against uniform sampling) and Figure 3 (nearest
+training images before and after learning) on this data.
 """
 
 import time
@@ -30,32 +30,32 @@ from nearkin.preprocessing import Preprocess
 from nearkin.slne import SLNE
 
 SPLITS, TEST_SHARE = 3, 0.4
-SHOWN = 8
+N_SHOWN = 8
+ROW = "{method:<22}{accuracy:>9.2f} ± {spread:<4.2f}{seconds:>10.2f}"
 
 Split = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
-def run(out: Path, say: Callable[[str], None] = print) -> list[dict[str, Any]]:
+def run(out: Path, progress: Callable[[str], None] = print) -> list[dict[str, Any]]:
     """Print the table, write ``report.html`` into `out` and return the rows of the table."""
     out.mkdir(parents=True, exist_ok=True)
     splits = [_split(seed) for seed in range(SPLITS)]
-    say("compiling (up to a minute the first time, not timed) …")
+    progress("compiling (up to a minute the first time, not timed) …")
     _compile(splits[0])
-    say(f"{'method':<22}{'accuracy %':>16}{'seconds':>10}")
+    progress(f"{'method':<22}{'accuracy %':>16}{'seconds':>10}")
     results = []
     for name, make in _methods():
         results.append(_measure(name, make, splits))
-        say("{method:<22}{accuracy:>9.2f} ± {spread:<4.2f}{seconds:>10.2f}".format(**results[-1]))
+        progress(ROW.format(**results[-1]))
     page = out / "report.html"
     _write_report(page, results, splits[0])
-    say(f"report: {page}")
+    progress(f"report: {page}")
     return results
 
 
 def _split(seed: int) -> Split:
     X, y = load_digits(return_X_y=True)
-    parts = train_test_split(X, y, test_size=TEST_SHARE, random_state=seed, stratify=y)
-    return tuple(parts)
+    return tuple(train_test_split(X, y, test_size=TEST_SHARE, random_state=seed, stratify=y))
 
 
 def _methods() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -87,16 +87,11 @@ def _compile(split: Split) -> None:
 
 
 def _measure(name: str, make: Callable[[], Any], splits: list[Split]) -> dict[str, Any]:
-    accuracies, began = [], time.perf_counter()
-    for X, Q, y, truth in splits:
-        accuracies.append(100 * make().fit(X, y).score(Q, truth))
-    seconds = (time.perf_counter() - began) / len(splits)
-    return {
-        "method": name,
-        "accuracy": float(np.mean(accuracies)),
-        "spread": float(np.std(accuracies)),
-        "seconds": seconds,
-    }
+    start = time.perf_counter()
+    accuracies = [100 * make().fit(X, y).score(Q, truth) for X, Q, y, truth in splits]
+    seconds = (time.perf_counter() - start) / len(splits)
+    mean, spread = float(np.mean(accuracies)), float(np.std(accuracies))
+    return {"method": name, "accuracy": mean, "spread": spread, "seconds": seconds}
 
 
 def _write_report(path: Path, results: list[dict[str, Any]], split: Split) -> None:
@@ -108,7 +103,7 @@ def _write_report(path: Path, results: list[dict[str, Any]], split: Split) -> No
     curves = _curves(split)
     parts = [
         "<h2>Accuracy on held-out digits</h2>",
-        report.table(["method", "accuracy %", "seconds a fit"], rows, best),
+        report.table(["method", "accuracy %", "seconds per fit"], rows, best),
         "<h2>Hardest against uniform sampling</h2>",
         report.figure(_plot(curves), "test accuracy after each epoch"),
         f"<p class=note>{_caption(curves)}</p>",
@@ -129,10 +124,10 @@ def _curves(split: Split) -> dict[str, list[float]]:
     for rule in ("hardest", "uniform"):
         curve = curves[rule] = [_paper_accuracy(None, X, y, Q, truth)]
 
-        def watch(_: int, model: SLNE, curve: list[float] = curve) -> None:
+        def record(_: int, model: SLNE, curve: list[float] = curve) -> None:
             curve.append(_paper_accuracy(model, X, y, Q, truth))
 
-        SLNE(rule, tol=0, random_state=0, execution=Execution(callback=watch)).fit(X, y)
+        SLNE(rule, tol=0, random_state=0, execution=Execution(callback=record)).fit(X, y)
     return curves
 
 
@@ -172,9 +167,9 @@ def _strips(split: Split) -> Iterator[str]:
     X, Q, y, truth = split
     plain = SoftVotingKNN(preprocess=_prepare(), random_state=0).fit(X, y)
     learned = _slne("softmax").fit(X, y)
-    near = {"plain": plain.kneighbors(Q, SHOWN)[1], "learned": learned.kneighbors(Q, SHOWN)[1]}
+    near = {"plain": plain.kneighbors(Q, N_SHOWN)[1], "learned": learned.kneighbors(Q, N_SHOWN)[1]}
     wrong = (y[near["plain"]] != truth[:, None]).sum(axis=1)
-    for i in np.argsort(np.abs(wrong - SHOWN / 2), kind="stable")[:8]:
+    for i in np.argsort(np.abs(wrong - N_SHOWN / 2), kind="stable")[:8]:
         strips = "".join(
             report.strip(
                 name,

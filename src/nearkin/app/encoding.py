@@ -1,4 +1,4 @@
-"""Images to rows, where those that cannot be read are left out."""
+"""Encoding of images, with unreadable ones reported or skipped."""
 
 import warnings
 from typing import Any
@@ -7,21 +7,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def encode(encoder: Any, images: Any, skip: bool, **how: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A row an image, and which of the rows are of use; without `skip`, all or an error."""
+def encode(
+    encoder: Any, images: Any, skip: bool, **options: Any
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """One row per image, and a mask of readable images; without `skip`, all must be readable."""
     from nearkin.images import UnreadableImages
 
     names = list(getattr(images, "paths", images))
     with warnings.catch_warnings():
-        # What is said there is for those who keep the rows of zeros.
+        # The encoder's own warning is about rows of zeros, which callers leave out.
         warnings.filterwarnings("ignore", ".*images could not be used and have rows of zeros")
         try:
-            rows = encoder.transform(images, on_error="skip" if skip else "raise", **how)
+            rows = encoder.transform(images, on_error="skip" if skip else "raise", **options)
         except UnreadableImages as error:
-            advice = " (mend them and run again, or give --skip-unreadable to leave them out)"
+            advice = " (repair them and run again, or give --skip-unreadable to leave them out)"
             raise UnreadableImages(error.failed, len(names), advice) from None
-    lost = {name for name, _ in encoder.failed_}
-    if lost:
-        told = UnreadableImages(encoder.failed_, len(names), " and are left out")
-        warnings.warn(str(told), stacklevel=2)
-    return rows, np.array([name not in lost for name in names], dtype=bool)
+    unreadable = {name for name, _ in encoder.failed_}
+    if unreadable:
+        message = UnreadableImages(encoder.failed_, len(names), " and are left out")
+        warnings.warn(str(message), stacklevel=2)
+    return rows, np.array([name not in unreadable for name in names], dtype=bool)

@@ -15,9 +15,9 @@ from nearkin.app.labels import match_labels
 if TYPE_CHECKING:
     from nearkin.classifier import SoftVotingKNN
 
-SHOWN = 8  # pictures in a strip
-HELPED, HARMED, ANY = 5, 2, 3  # queries to show
-WORST = 12  # classes
+N_SHOWN = 8
+HELPED, HARMED, RANDOM = 5, 2, 3  # queries to show
+WORST_CLASSES = 12
 
 
 def write(
@@ -52,7 +52,7 @@ def _cards(result: dict[str, Any]) -> str:
         (f"{result['top_1']:.1%}", "right at the first guess"),
         (f"{result['map_plain']:.3f} → {result['map_learned']:.3f}",
          "mean average precision of the neighbours, before and after learning"),
-        (f"{result['calibration_error']:.1%}", "between what the votes promise and what holds"),
+        (f"{result['calibration_error']:.1%}", "calibration error"),
     ]  # fmt: skip
     if "top_3" in result:
         cards.insert(1, (f"{result['top_3']:.1%}", "right within three guesses"))
@@ -61,10 +61,10 @@ def _cards(result: dict[str, Any]) -> str:
 
 def _table(result: dict[str, Any], others: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield "<h2>The result</h2>"
-    mine = ("this model", result["top_1"], result.get("top_3"), result["top_1_mean_per_class"],
-            result.get("top_3_mean_per_class"), None)  # fmt: skip
+    model = ("this model", result["top_1"], result.get("top_3"), result["top_1_mean_per_class"],
+             result.get("top_3_mean_per_class"), None)  # fmt: skip
     keys = ("name", "top1", "top3", "per_class", "per_class_top3", "seconds")
-    rows = [mine, *(tuple(other[key] for key in keys) for other in others)]
+    rows = [model, *(tuple(other[key] for key in keys) for other in others)]
     few = result["classes"] <= 3  # three guesses are always right
     best = int(np.argmax([-1 if row[1] is None else row[1] for row in rows]))
     header = ["method", "top-1", "top-3", "top-1, mean per class", "top-3, mean per class", "fit"]
@@ -120,7 +120,7 @@ def _classes(result: dict[str, Any]) -> Iterator[str]:
     classes = sorted(result["per_class"], key=lambda c: c["accuracy"])
     if len(classes) < 2:
         return
-    some = classes[:WORST]
+    some = classes[:WORST_CLASSES]
     yield f"<h2>{'The hardest classes' if len(some) < len(classes) else 'Class by class'}</h2>"
     rows = [(c["class"], c["rows"], report.bar(c["accuracy"])) for c in some]
     yield report.table(["class", "rows", "right at the first guess"], rows)
@@ -149,15 +149,15 @@ def strips_of(
     """
     if stored is None or queries is None:
         return ""
-    from nearkin.app.strips import Shown, most_changed, strip_html
+    from nearkin.app.strips import Picture, most_changed, strip_html
 
     truth, labels = match_labels(y, model.classes_), model.classes_[model.labels_]
-    n = min(SHOWN, len(labels), model.n_neighbors)
+    n = min(N_SHOWN, len(labels), model.n_neighbors)
     plain, learned = (model.kneighbors(X, n, rerank=rerank)[1] for rerank in (False, True))
     before, after = (labels[near] == truth[:, None] for near in (plain, learned))
     helped, harmed = most_changed(before, after, HELPED), most_changed(before, after, -HARMED)
     rest = np.setdiff1d(np.arange(len(truth)), [*helped, *harmed])
-    drawn = np.random.default_rng(0).permutation(rest)[:ANY]
+    drawn = np.random.default_rng(0).permutation(rest)[:RANDOM]
     parts = [
         "<h2>The most similar images</h2><p class=note>Each image beside its nearest neighbours as "
         "they were found, and as the learned similarity ranks them. "
@@ -168,9 +168,9 @@ def strips_of(
         parts += [f"<h3>{html.escape(title)}</h3>"] if len(chosen) else []
         parts += [
             strip_html(
-                Shown(queries[i], str(truth[i])),
-                [Shown(stored[j], str(labels[j])) for j in plain[i]],
-                [Shown(stored[j], str(labels[j])) for j in learned[i]],
+                Picture(queries[i], str(truth[i])),
+                [Picture(stored[j], str(labels[j])) for j in plain[i]],
+                [Picture(stored[j], str(labels[j])) for j in learned[i]],
             )
             for i in chosen
         ]

@@ -1,4 +1,4 @@
-"""From images or vectors to an evaluated model, in stages that are kept.
+"""From images or vectors to an evaluated model, in stages whose outputs are kept.
 
 ::
 
@@ -11,7 +11,7 @@
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,54 +20,49 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 import nearkin
-from nearkin import datasets
 from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import encode
-from nearkin.app.settings import Settings
+from nearkin.app.finished_run import ENCODER, IMAGES, MODEL, SPLIT
+from nearkin.app.labels import default_labels, read_labelled
+from nearkin.app.settings import TrainingSettings
 from nearkin.app.stages import Stages
 from nearkin.io.rows import link_or_copy
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors import nearest
 
-ENCODER, FEATURES, IMAGES = "encoder.safetensors", "features.npy", "images.json"
-SPLIT, PREPROCESS, NEIGHBORS = "split.npz", "preprocess.safetensors", "neighbors.npz"
-# Sections of the run folder for what is unfinished.
-EXTRACTION, LEARNING = "extraction", "learning"
-MODEL, NUMBERS, BASELINES, PAGE = (
-    "model.safetensors", "evaluation.json", "baselines.json", "report.html",
-)  # fmt: skip
-
-
-TIME_LIMIT = 120.0  # seconds for a baseline
+FEATURES, PREPROCESS, NEIGHBORS = "features.npy", "preprocess.safetensors", "neighbors.npz"
+EVALUATION, BASELINES, REPORT = "evaluation.json", "baselines.json", "report.html"
+EXTRACTION, LEARNING = "extraction", "learning"  # sections of the run folder, for unfinished work
+BASELINE_SECONDS = 120.0  # time limit of each
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where rows come from: a folder of images with its encoder, or a file of vectors."""
+class DataSource:
+    """A folder of images with its encoder, or a file of vectors."""
 
     path: Path
     labels: Path | None = None
     label_column: str | None = None
-    encoder: Any = None  # LLC() if left out
+    encoder: Any = None  # by default LLC()
     skip_unreadable: bool = False
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to do with the rows."""
+class RunSettings:
+    """Settings that determine the result of a run."""
 
-    settings: Settings = field(default_factory=Settings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
     test_share: float = 0.2
     baselines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class How:
-    """What does not change the result: processes, and whom to tell."""
+class RunOptions:
+    """Processes and progress reports, which do not change the result."""
 
     jobs: int = 1
-    say: Callable[[str], object] = lambda _: None
-    watch: Callable[[], AbstractContextManager[Any]] = nullcontext  # gives a callback for epochs
+    progress: Callable[[str], object] = lambda _: None  # called with the name of each stage
+    epoch_callback: Callable[[], AbstractContextManager[Any]] = nullcontext
     verbose: int = 0
 
 
@@ -77,107 +72,104 @@ class _Rows:
     y: NDArray[Any]
     paths: list[str] | None = None
 
-    def __getitem__(self, which: Any) -> "_Rows":
-        paths = None if self.paths is None else [self.paths[i] for i in which]
-        return _Rows(self.X[which], self.y[which], paths)
+    def __getitem__(self, indices: Any) -> "_Rows":
+        paths = None if self.paths is None else [self.paths[i] for i in indices]
+        return _Rows(self.X[indices], self.y[indices], paths)
 
 
-def usual_folder(source: Path) -> Path:
-    """Where a run is kept if nobody says otherwise."""
-    whole = source.resolve()
-    return Path("runs") / (whole.name if whole.is_dir() else whole.stem)
+def default_folder(source: Path) -> Path:
+    """The run folder of a source for which none is given."""
+    path = source.resolve()
+    return Path("runs") / (path.name if path.is_dir() else path.stem)
 
 
-def run(source: Source, folder: Path, plan: Plan, how: How | None = None) -> dict[str, Any]:
-    """Run what is not done yet; return where things are and how good the model is."""
-    how = how or How()
-    _check(source, plan)
+def run(
+    source: DataSource, folder: Path, settings: RunSettings, options: RunOptions | None = None
+) -> dict[str, Any]:
+    """Run the stages that are missing or out of date; return paths and the main results."""
+    options = options or RunOptions()
+    _check(source, settings)
     with RunFolder(folder).claim("nearkin run") as claimed:
-        stages = Stages(claimed, how.say)
-        rows, base = _rows(stages, source, how)
-        train, test = _split(stages, rows, plan, base)
-        known, asked = rows[train], rows[test]
-        model = _model(stages, known, _settings(source, plan.settings), base, how)
-        fitted = nearkin.load(model)
-        numbers = stages.get(
-            NUMBERS, lambda path: _write(path, assessment.assess(fitted, asked.X, asked.y)),
-            after=[MODEL],
-        )  # fmt: skip
-        others = stages.get(
-            BASELINES,
-            lambda path: _write(
-                path, baselines.measure(fitted, asked.X, asked.y, plan.baselines, TIME_LIMIT)
+        stages = Stages(claimed, options.progress)
+        rows, base = _rows(stages, source, options)
+        train, test = (rows[part] for part in _split(stages, rows, settings, base))
+        path = _model(stages, train, _training_settings(source, settings), base, options)
+        model = nearkin.load(path)
+        result = _json(stages, EVALUATION, lambda: assessment.assess(model, test.X, test.y))
+        compared = _json(
+            stages, BASELINES,
+            lambda: baselines.measure(
+                model, test.X, test.y, settings.baselines, BASELINE_SECONDS
             ),
-            plan.baselines, after=[MODEL],
+            settings.baselines,
         )  # fmt: skip
-        shown = stages.get(
-            PAGE,
+        report = stages.get(
+            REPORT,
             lambda path: page.write(
-                path, json.loads(numbers.read_text()), source.path.resolve().stem,
-                json.loads(others.read_text()),
-                page.strips_of(fitted, asked.X, asked.y, known.paths, asked.paths),
+                path, result, source.path.resolve().stem, compared,
+                page.strips_of(model, test.X, test.y, train.paths, test.paths),
             ),
-            after=[NUMBERS, BASELINES],
+            after=[EVALUATION, BASELINES],
         )  # fmt: skip
-    result = json.loads(numbers.read_text())
     names = ("top_1", "top_1_mean_per_class", "map_plain", "map_learned")
-    return {"model": str(model), "report": str(shown), **{name: result[name] for name in names},
+    return {"model": str(path), "report": str(report), **{name: result[name] for name in names},
             "done_before": stages.kept, "done_now": stages.made}  # fmt: skip
 
 
-def _settings(source: Source, settings: Settings) -> Settings:
-    """The same with what depends on the kind of features decided."""
-    if settings.power is not None or not source.path.is_dir():
-        return settings
+def _training_settings(source: DataSource, settings: RunSettings) -> TrainingSettings:
+    """The training settings, with the default power for the kind of features."""
+    training = settings.training
+    if training.power is not None or not source.path.is_dir():
+        return training
     is_network = hasattr(source.encoder, "model")
     # Measured on Caltech-101: square roots of LLC codes are better neighbours than the codes.
-    return replace(settings, power=1.0 if is_network else 0.5)
+    return replace(training, power=1.0 if is_network else 0.5)
 
 
-def _check(source: Source, plan: Plan) -> None:
+def _check(source: DataSource, settings: RunSettings) -> None:
     if not source.path.exists():
         raise FileNotFoundError(f"{source.path} does not exist; give a folder of images or a file")
-    plan.settings.check()
-    baselines.check_baselines(plan.baselines)
-    if not 0 < plan.test_share < 1:
-        raise ValueError(f"test_share={plan.test_share} must lie between 0 and 1")
+    settings.training.check()
+    baselines.check_baselines(settings.baselines)
+    if not 0 < settings.test_share < 1:
+        raise ValueError(f"test_share={settings.test_share} must lie between 0 and 1")
+
+
+def _json(stages: Stages, name: str, compute: Callable[[], Any], settings: Any = None) -> Any:
+    """The result of a stage that measures the model, kept as JSON."""
+    path = stages.get(name, lambda path: _write(path, compute()), settings, after=[MODEL])
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _write(path: Path, result: Any) -> None:
-    path.write_text(json.dumps(result, indent=1, default=_number), encoding="utf-8")
+    path.write_text(json.dumps(result, indent=1, default=np.generic.item), encoding="utf-8")
 
 
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)
-
-
-def _rows(stages: Stages, source: Source, how: How) -> tuple[_Rows, str]:
-    """All rows, and the name of the source or stage that they come from."""
+def _rows(stages: Stages, source: DataSource, options: RunOptions) -> tuple[_Rows, str]:
+    """All rows, and the name of the source or stage that provides them."""
     if source.path.is_dir():
-        return _features(stages, source, how), FEATURES
-    data = datasets.read(source.path, source.labels, source.label_column)
-    if data.labels is None:
-        raise ValueError(f"{source.path} has no labels; give --labels FILE or --label-column NAME")
-    datasets.check_finite(data.rows, source.path)
+        return _features(stages, source, options), FEATURES
+    labels = source.labels or default_labels(source.path)
+    X, y = read_labelled(source.path, labels, source.label_column)
     stages.folder.begin({"source": str(source.path.resolve())})
-    stages.source("vectors", source.path, source.labels)
-    return _Rows(data.rows, np.asarray(data.labels)), "vectors"
+    stages.source("vectors", source.path, labels)
+    return _Rows(X, np.asarray(y)), "vectors"
 
 
-def _features(stages: Stages, source: Source, how: How) -> _Rows:
+def _features(stages: Stages, source: DataSource, options: RunOptions) -> _Rows:
     from nearkin.images import LLC, ImageFolder
 
-    folder = ImageFolder(source.path.absolute())  # the page may be made from elsewhere
+    images = ImageFolder(source.path.absolute())  # a later run may start in another directory
     stages.folder.begin({"source": str(source.path.resolve())})
-    stages.source("images", *map(Path, folder.paths))
+    stages.source("images", *map(Path, images.paths))
     encoder = source.encoder or LLC()
     network = getattr(encoder, "model", None)
     stages.source("network", None if network is None else Path(network))
     settings = {"kind": type(encoder).__name__} | {
         name: str(value) for name, value in encoder.get_params().items()
     }
-    made = stages.get(
-        ENCODER, lambda path: nearkin.save(encoder.fit(folder), path), settings,
+    fitted = stages.get(
+        ENCODER, lambda path: nearkin.save(encoder.fit(images), path), settings,
         after=["images", "network"],
     )  # fmt: skip
 
@@ -185,96 +177,98 @@ def _features(stages: Stages, source: Source, how: How) -> _Rows:
 
     def extract(path: Path) -> None:
         unfinished.begin(stages.inputs(source.skip_unreadable, after), stale="replace")
-        rows, kept = encode(
-            nearkin.load(made), folder, source.skip_unreadable,
-            folder=unfinished.sub("rows"), n_jobs=how.jobs,
+        rows, readable = encode(
+            nearkin.load(fitted), images, source.skip_unreadable,
+            folder=unfinished.sub("rows"), n_jobs=options.jobs,
         )  # fmt: skip
-        lost = np.flatnonzero(~kept).tolist()
-        about = {"paths": folder.paths, "labels": folder.labels.tolist(), "lost": lost}
-        stages.folder.file(IMAGES, {"lost": lost}, lambda p: _write(p, about), stale="replace")
+        skipped = np.flatnonzero(~readable).tolist()
+        about = {"paths": images.paths, "labels": images.labels.tolist(), "skipped": skipped}
+        stages.folder.file(
+            IMAGES, {"skipped": skipped}, lambda path: _write(path, about), stale="replace"
+        )
         link_or_copy(Path(rows.filename), path)  # type: ignore[attr-defined]
 
-    if not stages.folder.is_intact(IMAGES):  # it comes with the features
+    if not stages.folder.is_intact(IMAGES):  # written with the features
         stages.folder.remove_file(FEATURES)
     path = stages.get(FEATURES, extract, source.skip_unreadable, after)
     unfinished.discard()
-    lost = json.loads(path.with_name(IMAGES).read_text())["lost"]
-    rows = _Rows(np.load(path, mmap_mode="r"), folder.labels, folder.paths)
-    return rows if not lost else rows[np.setdiff1d(np.arange(len(folder)), lost)]
+    skipped = json.loads(path.with_name(IMAGES).read_text(encoding="utf-8"))["skipped"]
+    rows = _Rows(np.load(path, mmap_mode="r"), images.labels, images.paths)
+    return rows if not skipped else rows[np.setdiff1d(np.arange(len(images)), skipped)]
 
 
 def _split(
-    stages: Stages, rows: _Rows, plan: Plan, base: str
+    stages: Stages, rows: _Rows, settings: RunSettings, base: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to learn from and rows to test on: each class in its share, where it is large enough."""
-    seed = plan.settings.seed
+    """Training and test rows, stratified by class if every class is large enough."""
+    seed, share = settings.training.seed, settings.test_share
 
     def draw(path: Path) -> None:
         n = len(rows.y)
         counts = np.unique(rows.y, return_counts=True)[1]
-        enough = counts.min() >= 2 and len(counts) <= min(plan.test_share, 1 - plan.test_share) * n
+        enough = counts.min() >= 2 and len(counts) <= min(share, 1 - share) * n
         train, test = train_test_split(
-            np.arange(n), test_size=plan.test_share, random_state=seed,
+            np.arange(n), test_size=share, random_state=seed,
             stratify=rows.y if enough else None,
         )  # fmt: skip
         with open(path, "wb") as file:
             np.savez(file, train=np.sort(train), test=np.sort(test))
 
-    with np.load(stages.get(SPLIT, draw, [plan.test_share, seed], after=[base])) as split:
+    with np.load(stages.get(SPLIT, draw, [share, seed], after=[base])) as split:
         return split["train"], split["test"]
 
 
-def _model(stages: Stages, rows: _Rows, settings: Settings, base: str, how: How) -> Path:
-    shape = rows.X.shape
+def _model(
+    stages: Stages, rows: _Rows, settings: TrainingSettings, base: str, options: RunOptions
+) -> Path:
     if settings.tune:
         chosen = {"tune_rows": settings.tune_rows, "seed": settings.seed}
         return stages.get(
             MODEL,
             lambda path: nearkin.tune(
                 rows.X, rows.y, max_rows=settings.tune_rows, random_state=settings.seed,
-                verbose=how.verbose,
+                verbose=options.verbose,
             ).save(path),
             chosen, after=[base, SPLIT],
         )  # fmt: skip
     transformer = _preprocess(stages, rows, settings, base)
-    final = settings.resolved(*shape)
-    k = min(final.n_neighbors or 1, len(rows.y) - 1)
+    k = min(settings.resolved(rows.X.shape).n_neighbors or 1, len(rows.y) - 1)
     lists = stages.get(
-        NEIGHBORS, lambda path: _search(path, rows.X, transformer, k, settings.index, how.verbose),
+        NEIGHBORS,
+        lambda path: _search(path, rows.X, transformer, k, settings.index, options.verbose),
         [k, settings.index], after=[base, SPLIT, PREPROCESS],
     )  # fmt: skip
 
     learning, after = stages.folder.sub(LEARNING), [NEIGHBORS]
 
     def fit(path: Path) -> None:
-        where: dict[str, Any] = {"n_jobs": how.jobs}
-        learning.begin(stages.inputs(settings.as_dict(), after), stale="replace")
-        with np.load(lists) as file, how.watch() as callback:
-            model = settings.classifier(shape[0], shape[1], callback, where)
+        learning.begin(stages.inputs(asdict(settings), after), stale="replace")
+        with np.load(lists) as file, options.epoch_callback() as callback:
+            model = settings.classifier(rows.X.shape, callback, options.jobs)
             model.set_params(preprocess=transformer)
             model.fit(rows.X, rows.y, neighbors=file["indices"], folder=learning)
         if getattr(model.similarity_, "interrupted_", False):
-            raise KeyboardInterrupt  # a model that is kept is complete
+            raise KeyboardInterrupt  # only a complete model is kept
         model.save(path)
 
-    path = stages.get(MODEL, fit, settings.as_dict(), after)
+    path = stages.get(MODEL, fit, asdict(settings), after)
     learning.discard()
     return path
 
 
-def _preprocess(stages: Stages, rows: _Rows, settings: Settings, base: str) -> Any:
+def _preprocess(stages: Stages, rows: _Rows, settings: TrainingSettings, base: str) -> Any:
     """The fitted preprocessing, or None."""
-    made = settings.transformer(*rows.X.shape)
+    unfitted = settings.transformer(rows.X.shape)
 
     def fit(path: Path) -> None:
-        if made is None:
+        if unfitted is None:
             path.write_bytes(b"")
         else:
-            nearkin.save(made.fit(rows.X), path)
+            nearkin.save(unfitted.fit(rows.X), path)
 
-    chosen = None if made is None else " ".join(repr(made).split())
-    path = stages.get(PREPROCESS, fit, chosen, after=[base, SPLIT])
-    return None if made is None else nearkin.load(path)
+    description = None if unfitted is None else " ".join(repr(unfitted).split())
+    path = stages.get(PREPROCESS, fit, description, after=[base, SPLIT])
+    return None if unfitted is None else nearkin.load(path)
 
 
 def _search(path: Path, X: Any, transformer: Any, k: int, index: str, verbose: int) -> None:
@@ -282,28 +276,3 @@ def _search(path: Path, X: Any, transformer: Any, k: int, index: str, verbose: i
     distances, indices = nearest(rows, k, index=index, verbose=verbose)
     with open(path, "wb") as file:
         np.savez(file, indices=indices, distances=distances)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A model, the encoder that goes with it, and the images of its rows, as far as known."""
-
-    model: Any
-    encoder: Any = None
-    names: list[str] | None = None
-
-
-def opened(folder: Path) -> Finished:
-    """The model of a run folder, with what is needed to use it on images."""
-    if not (folder / MODEL).exists():
-        raise FileNotFoundError(
-            f"{folder} holds no {MODEL}; give a folder that 'nearkin run' has finished, or a model"
-        )
-    model = nearkin.load(folder / MODEL)
-    if not (folder / ENCODER).exists():
-        return Finished(model)
-    images = json.loads((folder / IMAGES).read_text(encoding="utf-8"))
-    kept = np.setdiff1d(np.arange(len(images["paths"])), images["lost"])
-    with np.load(folder / SPLIT) as split:
-        names = [images["paths"][kept[i]] for i in split["train"]]
-    return Finished(model, nearkin.load(folder / ENCODER), names)

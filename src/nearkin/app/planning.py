@@ -1,4 +1,4 @@
-"""What a training run will take on this machine: memory, disk and time, from a short probe."""
+"""Memory, disk and time that a training takes on this machine, estimated by a short probe."""
 
 import time
 import warnings
@@ -15,45 +15,37 @@ from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.search import EXACT_ROWS, nearest
 from nearkin.slne import SLNE
-from nearkin.validation.memory import Stages, available
+from nearkin.validation.memory import available
 from nearkin.validation.parameters import check_number
 
-PROBE_SECONDS = 0.7  # for the learner; the search for neighbours takes less
-PROBE_FLOATS = 16 << 20  # rows to draw neighbours from: more than the caches hold
-MOST_DIMS = 8_192  # probed; beyond, the matrix products decide and the cost grows with dims²
-MOST_DEGREE = 2_000
+PROBE_SECONDS = 0.7  # of the learner; the probe of the search takes less
+PROBE_FLOATS = 16 << 20  # of the probe's rows: more than the caches hold
+MAX_DIMS = 8_192  # of the probe; beyond, matrix products dominate and the cost grows with dims²
+MAX_DEGREE = 2_000
 # A search by cells is not probed. Measured on two cores (docs/performance.md): 21 to 463 s for
 # 100,000 to 1.2 million rows at D=200, k=50; 46 to 67 minutes for 1.2 million, D=1,000, k=500.
 CELLS_ROWS, CELLS_POWER = 1.2e6, 1.25
-CELLS_A_ROW, CELLS_A_NUMBER = 340e-6, 5e-9  # seconds, with so many rows; k·D numbers a row
+CELLS_SECONDS_PER_ROW, CELLS_SECONDS_PER_NUMBER = 340e-6, 5e-9  # for CELLS_ROWS; k·D per row
 TIMES = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 SIZES = {"MiB": 1, "GiB": 1_024, "TiB": 1_024**2}
-DEGREE = 1.4  # edges a row after symmetrising, in units of k (measured on real data)
-
-
-def memory(rows: int, dims: int, k: int, members: int = 0) -> Stages:
-    """Bytes of each stage, beside the rows."""
-    if not members:
-        return fit_bytes(rows, dims, k)
-    width = max(1, dims // members)
-    return ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
+DEGREE = 1.4  # edges per row after symmetrising, in units of k (measured on real data)
 
 
 def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -> dict[str, Any]:
-    """Memory, disk and seconds to expect for a fit.
+    """Estimate memory, disk and seconds of a fit.
 
     Parameters
     ----------
     rows, dims, k : int
-        Of the data as the learner gets it, after preprocessing.
+        Shape of the data after preprocessing, and neighbours per row.
     members : int
-        Of an ensemble whose members share the dimensions; 0 is a single learner.
+        Members of an ensemble, which share the dimensions; 0: a single learner.
     epochs : int
 
     Examples
     --------
     >>> plan = estimate(10_000, 64, 20)
-    >>> plan["rows_MiB"], plan["seconds_an_epoch"] > 0
+    >>> plan["rows_MiB"], plan["seconds_per_epoch"] > 0
     (2.4, True)
     """
     limits = (("rows", rows, 2), ("dims", dims, 1), ("k", k, 1), ("members", members, 0),
@@ -64,39 +56,42 @@ def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -
         raise ValueError(f"k={k} must be smaller than the number of rows, {rows}")
     if members > dims:
         raise ValueError(f"members={members} cannot share {dims} dims; give at most {dims}")
-    edges, stages = DEGREE * k * rows, memory(rows, dims, k, members)
-    width = max(1, dims // members) if members else dims
+    width = dims // max(1, members)
+    if members:
+        stages = ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
+    else:
+        stages = fit_bytes(rows, dims, k)
     epoch = rows * _step_seconds(rows, width, k, bool(members)) * max(1, members)
-    there = available()
+    free = available()
     result: dict[str, Any] = {
         "rows_MiB": _mib(4.0 * rows * dims),
-        "graph_MiB": _mib(4 * edges),
+        "graph_MiB": _mib(4 * DEGREE * k * rows),
         "matrix_MiB": _mib(4.0 * dims**2),
-        "memory_beside_rows_MiB": {s: _mib(size) for s, size in stages.items()},
-        "memory_available_MiB": None if there is None else _mib(there),
+        "memory_without_rows_MiB": {s: _mib(size) for s, size in stages.items()},
+        "memory_available_MiB": None if free is None else _mib(free),
         "disk_for_rows_and_model_MiB": _mib(4.0 * (2 * rows * dims + dims**2)),
         "disk_for_neighbors_MiB": _mib(8.0 * rows * k),
         **_search(rows, dims, k),
-        "seconds_an_epoch": _rounded(epoch),
+        "seconds_per_epoch": _rounded(epoch),
         "seconds_for_all_epochs": _rounded(epoch * epochs),
-        "note": "as busy as the machine is now, cells as measured on two cores; choosing the vote "
+        "note": "at the machine's current load; cells as measured on two cores; choosing the vote "
         "takes a second fit",
     }
     if members:
-        result["disk_a_member_MiB"] = _mib(4.0 * rows * width)
+        result["disk_per_member_MiB"] = _mib(4.0 * rows * width)
     return result
 
 
-def readable(plan: dict[str, Any]) -> dict[str, Any]:
-    """The same for people: sizes and times in units that fit them.
+def readable(estimate: dict[str, Any]) -> dict[str, Any]:
+    """The estimate with sizes and times as text in suitable units.
 
     Examples
     --------
-    >>> readable({"rows_MiB": 4577.6, "seconds_an_epoch": 529.0})
-    {'rows': '4.5 GiB', 'time_an_epoch': '8.8 minutes'}
+    >>> readable({"rows_MiB": 4577.6, "seconds_per_epoch": 529.0})
+    {'rows': '4.5 GiB', 'time_per_epoch': '8.8 minutes'}
     """
     shown: dict[str, Any] = {}
-    for name, value in plan.items():
+    for name, value in estimate.items():
         if name.endswith("_MiB"):
             shown[name.removesuffix("_MiB")] = _in_units(value, SIZES)
         elif name.startswith("seconds_"):
@@ -107,11 +102,11 @@ def readable(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_units(value: Any, units: Mapping[str, float]) -> Any:
-    """A number in the largest unit of which there is one at least."""
+    """A number in the largest unit that does not exceed it."""
     if isinstance(value, dict):
         return {name: _in_units(part, units) for name, part in value.items()}
     if value is None:
-        return "not known"
+        return "unknown"
     smallest = next(iter(units))
     unit = max((u for u in units if value >= units[u]), key=lambda u: units[u], default=smallest)
     count = value / units[unit]
@@ -119,15 +114,15 @@ def _in_units(value: Any, units: Mapping[str, float]) -> Any:
 
 
 def _search(rows: int, dims: int, k: int) -> dict[str, Any]:
-    """How neighbours are found by default, and what that takes."""
+    """The default method of the neighbour search, and its seconds."""
     pairs = float(rows) ** 2 * _pair_seconds(rows, dims, k)
     exact = {"seconds_for_exact_neighbors": _rounded(pairs)}
     if rows <= EXACT_ROWS:
         return {"neighbors": "exact"} | exact
-    each = CELLS_A_ROW + CELLS_A_NUMBER * k * dims
+    each = CELLS_SECONDS_PER_ROW + CELLS_SECONDS_PER_NUMBER * k * dims
     cells = CELLS_ROWS * (rows / CELLS_ROWS) ** CELLS_POWER * each
     return {
-        "neighbors": "by cells, unless exact ones are asked for",
+        "neighbors": "by cells; exact with index='exact'",
         "seconds_for_neighbors_by_cells": _rounded(cells),
     } | exact
 
@@ -146,21 +141,21 @@ def _sample(rows: int, dims: int) -> NDArray[np.float32]:
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def _step_seconds(rows: int, dims: int, k: int, alone: bool) -> float:
-    """Seconds a row of an epoch, by learning from some rows with neighbours all over the place."""
-    probed, degree = min(dims, MOST_DIMS), min(int(DEGREE * k) + 1, MOST_DEGREE)
+def _step_seconds(rows: int, dims: int, k: int, one_thread: bool) -> float:
+    """Seconds per row of an epoch, from a probe on rows with random neighbours."""
+    probed, degree = min(dims, MAX_DIMS), min(int(DEGREE * k) + 1, MAX_DEGREE)
     X = _sample(rows, probed)
-    _epoch(X, degree, 32)  # compiled code is loaded
+    _epoch(X, degree, 32)  # loads the compiled code
     few = min(256, len(X))
     guess = max(_epoch(X, degree, few), 1e-6) / few
     many = int(np.clip(PROBE_SECONDS / guess, few, len(X)))
-    with limited(1) if alone else nullcontext():
+    with limited(1) if one_thread else nullcontext():
         seconds = _epoch(X, degree, many) / many
     return seconds * (dims / probed) ** 2 * max(1.0, DEGREE * k / degree)
 
 
 def _epoch(X: NDArray[np.float32], degree: int, visited: int) -> float:
-    """Seconds of one epoch in which only the first rows have neighbours."""
+    """Seconds of one epoch in which only the first `visited` rows have neighbours."""
     n = len(X)
     visited = min(visited, n)
     indptr = np.minimum(np.arange(n + 1), visited).astype(np.int64) * degree
@@ -175,17 +170,17 @@ def _epoch(X: NDArray[np.float32], degree: int, visited: int) -> float:
 
 
 def _pair_seconds(rows: int, dims: int, k: int) -> float:
-    """Seconds a pair of rows of the exact search."""
-    probed = min(dims, MOST_DIMS)
+    """Seconds per pair of rows of the exact search."""
+    probed = min(dims, MAX_DIMS)
     X = _sample(rows, probed)
     k, few, many = min(k, len(X)), 2, min(512, len(X))
 
     def search(queries: int) -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         nearest(X, k, queries=X[:queries], index="exact")
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     search(few)
-    # What a search costs before its first query is shared by thousands in earnest.
+    # The fixed cost of a search does not count: a real one has many more queries.
     extra = max(search(many) - search(few), 1e-7)
     return extra / ((many - few) * len(X)) * dims / probed

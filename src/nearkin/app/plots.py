@@ -11,7 +11,7 @@ _COLOURS = {"plain": PLAIN, "learned": LEARNED}
 
 def retrieval(result: dict[str, Any]) -> Any:
     """Precision against recall, and precision by number of neighbours, plain and learned."""
-    plot, (left, right) = _axes(2)
+    plot, (left, right) = _axes()
     for name, curve in result["curves"].items():
         style = {"color": _COLOURS[name], "lw": 2.2, "label": name}
         left.plot(curve["recall"], curve["precision"], **style)
@@ -25,7 +25,7 @@ def retrieval(result: dict[str, Any]) -> Any:
 
 def calibration(result: dict[str, Any]) -> Any:
     """How often guesses of a given confidence are right, and how many there are of each."""
-    plot, (left, right) = _axes(2)
+    plot, (left, right) = _axes()
     bins = result["calibration"]["bins"]
     confidence = [b["confidence"] for b in bins]
     left.plot([0, 1], [0, 1], color=PLAIN, lw=1, ls=":")
@@ -36,25 +36,21 @@ def calibration(result: dict[str, Any]) -> Any:
     return plot
 
 
-def save(folder: Path, result: dict[str, Any]) -> list[Path]:
+def save(folder: Path, result: dict[str, Any]) -> None:
     """Write each plot to its own PNG file."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
     for draw in (retrieval, calibration):
-        path = folder / f"{draw.__name__}.png"
-        with atomic_write(path) as part:
-            draw(result).savefig(part, dpi=140, bbox_inches="tight")
-        made.append(path)
-    return made
+        with atomic_write(folder / f"{draw.__name__}.png") as temporary:
+            draw(result).savefig(temporary, dpi=140, bbox_inches="tight")
 
 
-def _axes(n: int) -> tuple[Any, Any]:
+def _axes() -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("reports need matplotlib: pip install 'nearkin[plots]'") from None
     plot = Figure(figsize=(10, 3.6))
-    axes = plot.subplots(1, n)
+    axes = plot.subplots(1, 2)
     for part in axes:
         part.grid(color=FAINT, lw=0.6)
         part.spines[["top", "right"]].set_visible(False)

@@ -65,7 +65,7 @@ class Bar(NamedTuple):
 
 
 def bar(share: float, css: str = "") -> Bar:
-    """A share as a bar with its percentage beside it."""
+    """A share as a bar, followed by its percentage."""
     width = f"<span class='bar {css}'><i style='width:{100 * share:.1f}%'></i></span>"
     return Bar(f"{width}<span class=share>{100 * share:.0f} %</span>")
 
@@ -89,7 +89,7 @@ def picture(pixels: NDArray[np.uint8], title: str = "", css: str = "") -> str:
     from PIL import Image
 
     buffer = io.BytesIO()
-    small = max(pixels.shape[:2]) <= 32  # enlarged as squares; what is larger is a photograph
+    small = max(pixels.shape[:2]) <= 32  # enlarged without smoothing, unlike photographs
     kind = "png" if small else "jpeg"
     Image.fromarray(pixels).save(buffer, format=kind, quality=80)
     data = base64.b64encode(buffer.getvalue()).decode()
@@ -117,7 +117,7 @@ def strip(
 
 
 def query(pixels: NDArray[np.uint8], title: str, strips: str) -> str:
-    """A query picture beside the strips of its neighbours."""
+    """A query picture, followed by the strips of its neighbours."""
     return f'<div class="query">{picture(pixels, title)}<div>{strips}</div></div>'
 
 
@@ -128,5 +128,5 @@ def write_page(path: str | os.PathLike[str], title: str, note: str, parts: Itera
         f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
         f"<p class=note>{html.escape(note)}</p>{''.join(parts)}</html>"
     )
-    with atomic_write(path) as aside:
-        aside.write_text(page, encoding="utf-8")
+    with atomic_write(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")

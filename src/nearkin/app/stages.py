@@ -1,4 +1,4 @@
-"""Stages of a run: each output is one file of a run folder, made again when its inputs change."""
+"""Stages of a run: each output is one file of a run folder, made again if its inputs change."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ class Stages:
     Attributes
     ----------
     kept, made : list of str
-        Outputs that were there, and outputs made now.
+        Outputs of an earlier run that were kept, and outputs made now.
 
     Examples
     --------
@@ -30,18 +30,20 @@ class Stages:
     (['sum.txt', 'note.txt'], [], ['sum.txt', 'note.txt'])
     """
 
-    def __init__(self, folder: RunFolder, say: Callable[[str], object] = lambda _: None) -> None:
-        self.folder, self.say = folder, say
+    def __init__(
+        self, folder: RunFolder, progress: Callable[[str], object] = lambda _: None
+    ) -> None:
+        self.folder, self.progress = folder, progress
         self.kept: list[str] = []
         self.made: list[str] = []
         self._inputs: dict[str, Any] = {}
 
     def source(self, name: str, *files: Path | None) -> None:
-        """Give a name to files from elsewhere, whose contents stages are made from."""
+        """Give a name to input files, for `after`."""
         self._inputs[name] = FileDigest(*(file.resolve() for file in files if file))
 
     def inputs(self, settings: Any, after: Sequence[str]) -> Fingerprint:
-        """The fingerprint of an output with these settings, made from these outputs or sources."""
+        """The fingerprint of an output with these settings and the inputs `after`."""
         return Fingerprint.of({"settings": settings} | {name: self._inputs[name] for name in after})
 
     def get(
@@ -51,24 +53,26 @@ class Stages:
         settings: Any = None,
         after: Sequence[str] = (),
     ) -> Path:
-        """The output `name`, made now unless it is there and made from the same.
+        """The output `name`, made now unless it exists and its inputs are the same.
 
         Parameters
         ----------
         make : callable
-            Writes the output to the path that it is given.
+            Writes the output to the path it is called with.
         settings
-            What the output depends on, beside the outputs and sources named in `after`.
+            Values that the output depends on.
+        after : sequence of str
+            Outputs and sources that it is made from.
         """
 
-        def making(path: Path) -> None:
-            self.say(name)
+        def make_output(path: Path) -> None:
+            self.progress(name)
             make(path)
             self.made.append(name)
 
         inputs = self.inputs(settings, after)
         self._inputs[name] = TextDigest(repr(sorted(inputs.items())))
-        path = self.folder.file(name, inputs, making, stale="replace")
+        path = self.folder.file(name, inputs, make_output, stale="replace")
         if name not in self.made:
             self.kept.append(name)
         return path

@@ -12,7 +12,7 @@ from nearkin.images.reading import ImageError, Source, read_window
 SIDE = 96  # pixels of a picture in the page
 
 
-class Shown(NamedTuple):
+class Picture(NamedTuple):
     """An image file (or its bytes) and its label."""
 
     image: Source
@@ -20,12 +20,12 @@ class Shown(NamedTuple):
 
 
 def strip_html(
-    query: Shown, plain: Sequence[Shown], learned: Sequence[Shown], *, judge: bool = True
+    query: Picture, plain: Sequence[Picture], learned: Sequence[Picture], *, mark: bool = True
 ) -> str:
-    """The query beside two rows of pictures, right and wrong ones marked, all inside the page.
+    """The query with its plain and its learned neighbours, right and wrong ones marked.
 
-    The styles come with `nearkin.app.report.write_page`. An image that cannot be read is
-    shown as a grey square. ``judge=False`` marks nothing, for a query without a label.
+    The pictures are embedded; the styles are those of `nearkin.app.report.write_page`. An
+    unreadable image is shown as a grey square. ``mark=False`` is for a query without a label.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def strip_html(
     >>> from PIL import Image
     >>> file = io.BytesIO()
     >>> Image.new("RGB", (60, 40), "red").save(file, "PNG")
-    >>> cat, dog = Shown(file.getvalue(), "cat"), Shown(file.getvalue(), "dog")
+    >>> cat, dog = Picture(file.getvalue(), "cat"), Picture(file.getvalue(), "dog")
     >>> page = strip_html(cat, plain=[dog, cat], learned=[cat, cat])
     >>> page.count('class="right"'), page.count('class="wrong"'), page.count("data:image/jpeg")
     (3, 1, 5)
@@ -42,7 +42,7 @@ def strip_html(
         report.strip(
             name,
             [_pixels(hit.image) for hit in hits],
-            [hit.label == query.label if judge else None for hit in hits],
+            [hit.label == query.label if mark else None for hit in hits],
             [hit.label for hit in hits],
         )
         for name, hits in (("plain", plain), ("learned", learned))

@@ -1,4 +1,4 @@
-"""The application: commands, and what happens when one fails."""
+"""The Typer application: its commands, its error messages and its exit codes."""
 
 import os
 import sys
@@ -7,25 +7,25 @@ from typing import Annotated, Any
 import typer
 
 import nearkin
-from nearkin.cli import data, info, models, pipeline
-from nearkin.cli.interrupts import INTERRUPTED, STOPS, listening, told
+from nearkin.cli import data, info, models, pipeline, queries
+from nearkin.cli.interrupts import INTERRUPTED, INTERRUPTS, interrupt_handlers, report_interrupt
 from nearkin.cli.plugins import add_plugins
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 it failed and one line says why, 2 the command was not "
-    "understood, 130 interrupted, 143 terminated.",
+    epilog="Exit codes: 0 success, 1 failure with a one-line message, 2 invalid command line, "
+    "130 interrupted, 143 terminated.",
 )
 
-# Failures that a person can mend; anything else is a bug of ours, and says so.
+# Errors that the user can correct; any other exception is reported as a bug.
 EXPECTED = (ValueError, OSError, ImportError, RuntimeError, TypeError, ArithmeticError, MemoryError)
-FAILED, MISUSED = 1, 2
+FAILURE, USAGE_ERROR = 1, 2
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(nearkin.__version__)
         raise typer.Exit
 
@@ -36,7 +36,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks; may stand anywhere.")
+        bool, typer.Option("--debug", help="Show tracebacks; valid in any position.")
     ] = False,
 ) -> None:
     """Learn what 'similar' means: similarity learning for nearest neighbours.
@@ -48,51 +48,52 @@ def options(
 
 
 for command in (
-    data.features, data.neighbors, models.train, models.evaluate, models.classify, models.search,
+    data.features, data.neighbors, models.train, models.evaluate, queries.classify, queries.search,
     info.info, pipeline.plan, pipeline.run, pipeline.demo,
 ):  # fmt: skip
-    app.command()(told(command))
+    app.command()(report_interrupt(command))
 
 
 def main() -> None:
-    """Run the command line; a failure is one line on standard error, and an exit code."""
+    """Run the command line; an error becomes one line on standard error and an exit code."""
     add_plugins(app)
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        with listening():
+        with interrupt_handlers():
             code = app(arguments, standalone_mode=False)
             sys.stdout.flush()
-    except (*STOPS, typer.Abort):  # before the command began
-        _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except (*INTERRUPTS, typer.Abort):  # before the command started
+        _exit("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAILED)
+        sys.exit(FAILURE)
     except Exception as error:
-        if hasattr(error, "format_message"):  # the command line itself was not understood
-            _misused(error)
+        if hasattr(error, "format_message"):  # raised by the parser of the command line
+            _exit_for_usage(error)
         if debug:
             raise
-        _fail(f"error: {_explained(error)}", FAILED)
+        _exit(f"error: {_message(error)}", FAILURE)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _misused(error: Any) -> None:
-    where = error.ctx.command_path if getattr(error, "ctx", None) else "nearkin"
+def _exit_for_usage(error: Any) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
-        sys.exit(MISUSED)
-    _fail(f"error: {_one_line(error.format_message()).rstrip('.')}. See '{where} --help'.", MISUSED)
+        sys.exit(USAGE_ERROR)
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "nearkin"
+    message = _one_line(error.format_message()).rstrip(".")
+    _exit(f"error: {message}. See '{path} --help'.", USAGE_ERROR)
 
 
-def _explained(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if not isinstance(error, EXPECTED):
         return (
-            f"unexpected {type(error).__name__} ({_one_line(str(error))}): a fault of nearkin; run "
-            "the command again with --debug and report what it prints"
+            f"unexpected {type(error).__name__} ({_one_line(str(error))}): a bug in nearkin; run "
+            "the command again with --debug and report the output"
         )
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}; check the path and who may use it"
+        return f"{error.filename}: {error.strerror}; check the path and its permissions"
     return _one_line(str(error)) or type(error).__name__
 
 
@@ -100,6 +101,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _fail(text: str, code: int) -> None:
-    typer.echo(text, err=True)
+def _exit(message: str, code: int) -> None:
+    typer.echo(message, err=True)
     sys.exit(code)

@@ -1,38 +1,32 @@
-"""Ctrl-C: who hears it, and what a person is told then."""
+"""Ctrl-C and SIGTERM: what they end, and the message on standard error."""
 
 import functools
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import typer
 
 INTERRUPTED, TERMINATED = 130, 143
-GOES_ON = "what was finished is kept; the same command goes on"
+RESUMES = "finished work is kept; run the same command again to resume"
 
 
 class Interrupted(BaseException):
-    """Ctrl-C that ends the command; KeyboardInterrupt ends the learning, and work goes on."""
+    """Ctrl-C that ends the command; a learner would catch KeyboardInterrupt and return."""
 
 
-STOPS = (KeyboardInterrupt, Interrupted)
+INTERRUPTS = (KeyboardInterrupt, Interrupted)
 
 
-def _stop(*_: object) -> None:
+def _interrupt(*_: object) -> None:
     raise Interrupted
 
 
 @contextmanager
-def listening() -> Iterator[None]:
-    """Have Ctrl-C and a polite kill end the command, whatever it is at."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    # A kill unwinds the stack, so that files written aside are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    # What is started in the background may have been told not to listen.
-    if before[signal.SIGINT] is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop)
+def _handlers(handlers: dict[int, Any]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
@@ -40,37 +34,40 @@ def listening() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def learners_listen() -> Iterator[None]:
-    """Have Ctrl-C end the learning alone, for those who keep what was learned so far."""
-    if signal.getsignal(signal.SIGINT) is not _stop:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, _stop)
+def interrupt_handlers() -> AbstractContextManager[None]:
+    """End the command on SIGINT and SIGTERM inside the block."""
+    # SIGTERM unwinds the stack, so that temporary files are removed.
+    handlers: dict[int, Any] = {signal.SIGTERM: lambda *_: sys.exit(TERMINATED)}
+    # A shell may start background jobs with SIGINT ignored; leave it so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handlers[signal.SIGINT] = _interrupt
+    return _handlers(handlers)
+
+
+def interrupt_learning_only() -> AbstractContextManager[None]:
+    """Raise KeyboardInterrupt on SIGINT: a learner stops and keeps what it has learned."""
+    is_set = signal.getsignal(signal.SIGINT) is _interrupt
+    return _handlers({signal.SIGINT: signal.default_int_handler} if is_set else {})
 
 
 @contextmanager
 def interruptible(advice: str) -> Iterator[None]:
-    """Say what becomes of the work if it is interrupted."""
+    """Add advice on how to continue to an interrupt inside the block."""
     try:
         yield
-    except STOPS:
+    except INTERRUPTS:
         raise Interrupted(advice) from None
 
 
-def told(command: Callable[..., None]) -> Callable[..., None]:
-    """The command; interrupted, it says so in one line."""
+def report_interrupt(command: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a command so that an interrupt prints one line and sets the exit code."""
 
     @functools.wraps(command)
-    def telling(*args: Any, **kwargs: Any) -> None:
+    def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except STOPS as stop:
-            typer.echo("; ".join(["interrupted", *map(str, stop.args)]), err=True)
+        except INTERRUPTS as interrupt:
+            typer.echo("; ".join(["interrupted", *map(str, interrupt.args)]), err=True)
             raise typer.Exit(INTERRUPTED) from None
 
-    return telling
+    return wrapped

@@ -1,4 +1,4 @@
-"""Options that several commands share; those of a training come from `Settings`."""
+"""Options that several commands share; those of a training are fields of `TrainingSettings`."""
 
 import functools
 import inspect
@@ -9,29 +9,40 @@ from typing import Annotated, Any
 
 import typer
 
+from nearkin.app.settings import TrainingSettings
+
 Rows = Annotated[Path, typer.Argument(help="Vectors: .npy, .npz, .parquet or .csv.")]
 Queries = Annotated[
     Path, typer.Argument(help="Vectors (.npy, .npz, .parquet, .csv), an image or a folder of them.")
 ]
 Model = Annotated[
-    Path, typer.Argument(help="A model that 'nearkin train' wrote, or a folder of 'nearkin run'.")
+    Path, typer.Argument(help="Model file of 'nearkin train', or run folder of 'nearkin run'.")
 ]
-Labels = Annotated[Path | None, typer.Option(help="Labels: .npy, or a label a line.")]
+Labels = Annotated[Path | None, typer.Option(help="Labels: .npy, or text with one per line.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file that holds the labels.")]
 Encoder = Annotated[
-    Path | None, typer.Option(help="Encoder for images, as 'nearkin features' writes it.")
+    Path | None, typer.Option(help="Encoder of images, as written by 'nearkin features'.")
 ]
-Skip = Annotated[bool, typer.Option(help="Leave out images that cannot be read.")]
-Jobs = Annotated[int, typer.Option(help="Processes; -1 is one for each core.")]
+Names = Annotated[
+    Path | None, typer.Option(help="Image path of each of the model's rows, one per line.")
+]
+Skip = Annotated[bool, typer.Option(help="Skip images that cannot be read.")]
+Jobs = Annotated[int, typer.Option(help="Processes; -1: one per core.")]
+Baselines = Annotated[
+    str,
+    typer.Option(
+        help="Comma-separated: retrieval, svm, logistic, lda, ridge; or quick, all, none."
+    ),
+]
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each field of `Settings`, and itself `settings` and `given`."""
-    # The command line must start at once; `Settings` alone costs nothing.
-    from nearkin.app.settings import Settings
+def with_training_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameters `settings` and `given` of a command by one option per setting.
 
-    own = inspect.signature(command)
-    shared = [
+    The command gets the `TrainingSettings`, and the names of those given on the command line.
+    """
+    signature = inspect.signature(command)
+    training = [
         inspect.Parameter(
             entry.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -41,27 +52,25 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
                 typer.Option(help=entry.metadata["help"], rich_help_panel=entry.metadata["panel"]),
             ],
         )
-        for entry in fields(Settings)
+        for entry in fields(TrainingSettings)
     ]
-    kept = [
+    own = [
         p.replace(kind=p.KEYWORD_ONLY)
-        for p in own.parameters.values()
+        for p in signature.parameters.values()
         if p.name not in ("settings", "given")
     ]
-    call = inspect.Parameter("call", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
-    def told(call: typer.Context, **values: Any) -> None:
-        chosen = {entry.name: values.pop(entry.name) for entry in shared}
-        named = [name for name in chosen if _was_given(call, name)]
-        command(settings=Settings(**chosen), given=named, **values)
+    def wrapped(context: typer.Context, **values: Any) -> None:
+        chosen = {entry.name: values.pop(entry.name) for entry in training}
+        sources = {name: context.get_parameter_source(name) for name in chosen}
+        given = [
+            name for name, source in sources.items() if source and source.name == "COMMANDLINE"
+        ]
+        command(settings=TrainingSettings(**chosen), given=given, **values)
 
-    parameters = [call, *kept, *shared]
-    told.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    told.__annotations__ = {p.name: p.annotation for p in parameters}
-    return told
-
-
-def _was_given(call: typer.Context, name: str) -> bool:
-    source = call.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+    parameters = [context, *own, *training]
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped

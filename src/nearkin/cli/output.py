@@ -1,22 +1,27 @@
-"""What commands print: text for people, JSON for machines, bars for people who watch."""
+"""Output of commands: text or JSON, warnings as single lines, progress on a terminal."""
 
 import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from nearkin.app.settings import Settings
+    from nearkin.app.settings import TrainingSettings
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+# Attributes of a learner or encoder that a summary shows, where there are any.
+SUMMARY_ATTRIBUTES = ("sampling", "n_neighbors", "margin", "step_size", "n_epochs_", "projection",
+                      "n_members", "n_words", "n_features_out_", "model")  # fmt: skip
 
 
 def emit(result: Mapping[str, Any], as_json: bool) -> None:
-    """Print a result: one JSON object, or a line for each entry."""
+    """Print a result: one JSON object, or one line per entry."""
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False, default=str))
         return
@@ -35,37 +40,67 @@ def _readable(value: Any) -> str:
     return str(value)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    from nearkin.io.atomic import atomic_write
+
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def model_summary(model: Any) -> dict[str, Any]:
+    """Kind, size and main settings of a model or encoder."""
+    result: dict[str, Any] = {"kind": type(model).__name__}
+    learner = getattr(model, "similarity_", model)
+    if hasattr(model, "database_"):
+        vote = f"{model.vote_.kind} {model.vote_.sharpness:g}"
+        result |= {"rows": len(model.database_), "columns": model.n_features_in_}
+        result |= {"dimensions": model.database_.shape[1], "classes": len(model.classes_)}
+        result |= {"shortlist": model.n_neighbors, "vote": vote, "csls": model.csls}
+    if hasattr(model, "preprocess_"):
+        result["preprocess"] = " ".join(repr(model.preprocess_).split())
+    if hasattr(model, "calibration_accuracy_"):
+        result["held_out_accuracy"] = model.calibration_accuracy_
+    if learner is not model and learner is not None:
+        result["learner"] = type(learner).__name__
+    for part in (getattr(learner, "learner", None), learner):
+        found = {name: getattr(part, name) for name in SUMMARY_ATTRIBUTES if hasattr(part, name)}
+        result |= {name.rstrip("_"): value for name, value in found.items()}
+    return result
+
+
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each, without the source they come from."""
+    """Show warnings as one line each, without the source line that issued them."""
 
     def show(message: Any, *_: Any, **__: Any) -> None:
         typer.echo(f"note: {' '.join(str(message).split())}", err=True)
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "interrupted")  # of Python's options; see `interrupts`
+        # Its advice is for Python callers; `interrupts` has that of the command line.
+        warnings.filterwarnings("ignore", "interrupted")
         warnings.showwarning = show
         yield
 
 
-def loud() -> int:
-    """Verbosity: progress for a person at a terminal, silence for everybody else."""
+def verbosity() -> int:
+    """1 if standard error is a terminal, else 0."""
     return int(sys.stderr.isatty())
 
 
-def say(text: str) -> None:
-    """Tell a person at a terminal what is going on."""
-    if loud():
+def print_progress(text: str) -> None:
+    """Print a line on standard error if it is a terminal."""
+    if verbosity():
         typer.echo(text, err=True)
 
 
 @contextmanager
-def epoch_bar(settings: "Settings") -> Iterator[Callable[[int, Any], object] | None]:
-    """A callback that moves a bar on standard error; None when nobody is looking.
+def epoch_bar(settings: "TrainingSettings") -> Iterator[Callable[[int, Any], object] | None]:
+    """A callback that advances a progress bar on standard error; None without a terminal.
 
-    Members of an ensemble are learned elsewhere and cannot move it.
+    There is none for an ensemble, whose members are fitted in other processes.
     """
-    if not loud() or settings.ensemble is not None:
+    if not verbosity() or settings.ensemble is not None:
         yield None
         return
     from rich.console import Console

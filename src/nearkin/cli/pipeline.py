@@ -6,45 +6,44 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkin.cli.data import Mean, Onnx, Output, Scale, Words, network
-from nearkin.cli.interrupts import GOES_ON, interruptible
-from nearkin.cli.models import Baselines, chosen_baselines
-from nearkin.cli.options import Column, Jobs, Labels, Skip, with_settings
-from nearkin.cli.output import Json, emit, epoch_bar, loud, plain_warnings, say
+from nearkin.cli.encoders import Mean, Onnx, Output, Scale, Words, onnx_encoder
+from nearkin.cli.interrupts import RESUMES, interruptible
+from nearkin.cli.options import Baselines, Column, Jobs, Labels, Skip, with_training_options
+from nearkin.cli.output import Json, emit, epoch_bar, plain_warnings, print_progress, verbosity
 
 if TYPE_CHECKING:
-    from nearkin.app.settings import Settings
+    from nearkin.app.settings import TrainingSettings
 
 
 def plan(
     rows: Annotated[int, typer.Argument(help="Number of rows.")],
     dims: Annotated[int, typer.Argument(help="Dimensions of a row.")],
-    k: Annotated[int, typer.Argument(help="Neighbours a row.")] = 50,
-    members: Annotated[int, typer.Option(help="Members of an ensemble; 0 is SL-NE.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Epochs, at most.")] = 20,
+    k: Annotated[int, typer.Argument(help="Neighbours per row.")] = 50,
+    members: Annotated[int, typer.Option(help="Members of an ensemble; 0: SL-NE.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Maximum number of epochs.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Tell what a training run would take on this machine, by a probe of two seconds.
+    """Estimate memory, disk and time of a training on this machine, by a probe of two seconds.
 
     Example: nearkin plan 1200000 1000 500
     """
     from nearkin.app import planning
 
-    found = planning.estimate(rows, dims, k, members, epochs)
-    emit(found if as_json else planning.readable(found), as_json)
+    estimate = planning.estimate(rows, dims, k, members, epochs)
+    emit(estimate if as_json else planning.readable(estimate), as_json)
 
 
-@with_settings
+@with_training_options
 def run(
     source: Annotated[Path, typer.Argument(help="A folder of images, or a file of vectors.")],
-    settings: "Settings",
+    settings: "TrainingSettings",
     given: list[str],
     folder: Annotated[
         Path | None, typer.Option(help="Run folder; by default runs/ and the name of the source.")
     ] = None,
     labels: Labels = None,
     label_column: Column = None,
-    test_share: Annotated[float, typer.Option(help="Rows kept for the evaluation.")] = 0.2,
+    test_share: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.2,
     baselines: Baselines = "quick",
     onnx: Onnx = None,
     output: Output = None,
@@ -55,7 +54,7 @@ def run(
     jobs: Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """From images or vectors to an evaluated model; a second run goes on where the first stopped.
+    """From images or vectors to an evaluated model; the same command resumes a stopped run.
 
     Example: nearkin run birds/ --folder runs/birds
 
@@ -64,24 +63,22 @@ def run(
     Example: nearkin run birds/ --onnx net.onnx --output features --folder runs/birds-net
     """
     from nearkin.app import pipeline
-    from nearkin.cli.inputs import beside
+    from nearkin.app.baselines import parse_baselines
 
     settings.check_given(given)
     encoder = None
     if onnx is not None:
-        encoder = network(onnx, output, mean, scale)
+        encoder = onnx_encoder(onnx, output, mean, scale)
     elif source.is_dir():
         from nearkin.images import LLC
 
         encoder = LLC(words, random_state=settings.seed)
-    with plain_warnings(), interruptible(GOES_ON):
+    with plain_warnings(), interruptible(RESUMES):
         result = pipeline.run(
-            pipeline.Source(
-                source, labels or beside(source), label_column, encoder, skip_unreadable
-            ),
-            folder or pipeline.usual_folder(source),
-            pipeline.Plan(settings, test_share, chosen_baselines(baselines)),
-            pipeline.How(jobs, say, partial(epoch_bar, settings), loud()),
+            pipeline.DataSource(source, labels, label_column, encoder, skip_unreadable),
+            folder or pipeline.default_folder(source),
+            pipeline.RunSettings(settings, test_share, parse_baselines(baselines)),
+            pipeline.RunOptions(jobs, print_progress, partial(epoch_bar, settings), verbosity()),
         )
     emit(result, as_json)
 

@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import typer
 
-from nearkin.cli.interrupts import told
+from nearkin.cli.interrupts import report_interrupt
 
 GROUP = "nearkin.commands"
 _ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -15,7 +15,7 @@ def add_plugins(app: typer.Typer) -> None:
     """Add the registered commands to the application."""
     for entry in entry_points(group=GROUP):
         try:
-            app.command(entry.name)(told(entry.load()))
+            app.command(entry.name)(report_interrupt(entry.load()))
         except Exception as error:  # reported when this command is called, not at every start
             app.command(entry.name, context_settings=_ANY_ARGUMENTS)(_unavailable(entry, error))
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from nearkin.cli.interrupts import GOES_ON, interruptible
+from nearkin.cli.interrupts import RESUMES, interruptible
 from nearkin.cli.output import plain_warnings
 from nearkin.reproduction import ITEMS
 
@@ -41,5 +41,5 @@ def reproduce(
     from nearkin.reproduction.setup import Setup
 
     setup = Setup(data, RunFolder(folder), quick, splits, again, jobs, typer.echo)
-    with plain_warnings(), interruptible(GOES_ON):
+    with plain_warnings(), interruptible(RESUMES):
         runner.run(item, setup, results)

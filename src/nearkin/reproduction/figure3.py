@@ -67,9 +67,9 @@ def page(result: Result) -> str:
     """The strips, as HTML."""
     return "".join(
         strips.strip_html(
-            strips.Shown(*entry["query"]),
-            [strips.Shown(*hit) for hit in entry["plain"]],
-            [strips.Shown(*hit) for hit in entry["learned"]],
+            strips.Picture(*entry["query"]),
+            [strips.Picture(*hit) for hit in entry["plain"]],
+            [strips.Picture(*hit) for hit in entry["learned"]],
         )
         for entry in result.numbers["shown"]
     )

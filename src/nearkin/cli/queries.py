@@ -1,0 +1,159 @@
+"""Commands that use a model on new rows or images: classify, search."""
+
+import csv
+import io
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nearkin.cli.inputs import check_output_paths, load_classifier, read_queries
+from nearkin.cli.options import Encoder, Jobs, Model, Names, Queries, Skip
+from nearkin.cli.output import Json, emit, plain_warnings, write_text
+
+KINDS = ("plain", "learned")  # similarities, in the order of ``rerank``
+
+
+def classify(
+    model: Model,
+    rows: Queries,
+    top: Annotated[int, typer.Option(help="Labels per row, best first.")] = 1,
+    probabilities: Annotated[bool, typer.Option(help="Add the shares of the votes.")] = False,
+    encoder: Encoder = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write instead of standard output.")
+    ] = None,
+    skip_unreadable: Skip = False,
+    jobs: Jobs = 1,
+    as_json: Json = False,
+) -> None:
+    """Label new rows or images; CSV or JSON, on standard output or in a file.
+
+    Example: nearkin classify model.safetensors q.npy --top 3 --json
+
+    Example: nearkin classify runs/birds unknown/ --probabilities --out labels.csv
+    """
+    import numpy as np
+
+    check_output_paths(out)
+    trained = load_classifier(model, encoder)
+    classes = trained.model.classes_
+    if not 1 <= top <= len(classes):
+        raise ValueError(f"--top {top} must lie between 1 and {len(classes)}, the model's classes")
+    with plain_warnings():
+        queries = read_queries(rows, trained, jobs, skip_unreadable)
+        p = np.concatenate([trained.model.predict_proba(block) for block in queries.blocks])
+    order = np.argsort(-p, axis=1, kind="stable")[:, :top]
+    shares = np.take_along_axis(p, order, axis=1).astype(float).round(6).tolist()
+    results: list[dict[str, Any]] = []
+    for i, (labels, share) in enumerate(zip(classes[order].tolist(), shares)):
+        result: dict[str, Any] = {} if queries.names is None else {"image": queries.names[i]}
+        end = 0 if result.get("image") in queries.unreadable else top
+        result["labels"] = labels[:end]
+        results.append(result | ({"probabilities": share[:end]} if probabilities else {}))
+    table = {"rows": results}
+    text = json.dumps(table, ensure_ascii=False) + "\n" if as_json else _csv(results, top)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text)
+
+
+def _csv(results: list[dict[str, Any]], top: int) -> str:
+    """One line per row; an unreadable image has empty cells."""
+    ends = [f"_{i + 1}" for i in range(top)] if top > 1 else [""]
+    lists = {"labels": "label", "probabilities": "share"}
+    header = [[lists[key] + end for end in ends] if key in lists else [key] for key in results[0]]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(itertools.chain(*header))
+    for result in results:
+        cells = [[v] if isinstance(v, str) else v + [""] * (top - len(v)) for v in result.values()]
+        writer.writerow(itertools.chain(*cells))
+    return text.getvalue()
+
+
+def search(
+    model: Model,
+    rows: Queries,
+    n: Annotated[int, typer.Option(help="Rows to find for each query.")] = 5,
+    encoder: Encoder = None,
+    names: Names = None,
+    report: Annotated[
+        Path | None, typer.Option(help="HTML page of pictures to write, for images.")
+    ] = None,
+    skip_unreadable: Skip = False,
+    jobs: Jobs = 1,
+    as_json: Json = False,
+) -> None:
+    """Find the most similar training rows, with the plain and with the learned similarity.
+
+    Example: nearkin search model.safetensors q.npy --n 10
+
+    Example: nearkin search runs/birds robin.jpg --report found.html
+    """
+    check_output_paths(report)
+    trained = load_classifier(model, encoder, names)
+    shortlist = min(trained.model.n_neighbors, len(trained.model.labels_))
+    if not 1 <= n <= shortlist:
+        raise ValueError(f"--n {n} must lie between 1 and {shortlist}, the model's shortlist")
+    with plain_warnings():
+        queries = read_queries(rows, trained, jobs, skip_unreadable)
+        found: list[Any] = []
+        for block in queries.blocks:
+            found += zip(*(_hits(trained, block, n, rerank) for rerank in (False, True)))
+    results: list[dict[str, Any]] = []
+    for query, hits in zip(queries.names or itertools.count(), found):
+        hits = ([], []) if query in queries.unreadable else hits
+        results.append({"query": query} | dict(zip(KINDS, hits)))
+    if report is not None:
+        _write_report(report, results, trained.names)
+    if as_json:
+        emit({"queries": results}, True)
+    else:
+        _print(results)
+
+
+def _hits(trained: Any, block: Any, n: int, rerank: bool) -> list[list[dict[str, Any]]]:
+    """For each query its hits: row, label and similarity, and the name if there is one."""
+    similarities, indices = trained.model.kneighbors(block, n, rerank=rerank)
+    labels = trained.model.classes_[trained.model.labels_]
+    return [
+        [
+            {"row": int(i), "label": labels[i].item(), "similarity": round(float(s), 6)}
+            | ({} if trained.names is None else {"name": trained.names[i]})
+            for i, s in zip(*query)
+        ]
+        for query in zip(indices, similarities)
+    ]
+
+
+def _print(results: list[dict[str, Any]]) -> None:
+    for result in results:
+        typer.echo(f"query {result['query']}")
+        for kind in KINDS:
+            hits = (f"{hit.get('name', hit['row'])}:{hit['label']}" for hit in result[kind])
+            typer.echo(f"  {kind:<8} {'  '.join(hits)}")
+
+
+def _write_report(path: Path, results: list[dict[str, Any]], names: list[str] | None) -> None:
+    if names is None or not isinstance(results[0]["query"], str):
+        raise ValueError(
+            "--report shows pictures: give images as queries, and a run folder or --names FILE"
+        )
+    from nearkin.app import report
+    from nearkin.app.strips import Picture, strip_html
+
+    strips = [
+        strip_html(
+            Picture(result["query"], Path(result["query"]).name),
+            *([Picture(hit["name"], str(hit["label"])) for hit in result[kind]]
+              for kind in KINDS),
+            mark=False,
+        )
+        for result in results
+    ]  # fmt: skip
+    report.write_page(path, "Most similar images", f"{len(results)} queries", strips)
