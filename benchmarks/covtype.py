@@ -26,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 import machine
 from accuracy import SEARCH_ROWS, Split, choose, random_splits, some
 from nearkin import SLNE, Execution, Preprocess, Softmax, SoftVotingKNN
+from nearkin.app.baselines import HoldOutSplitter
 from nearkin.app.comparison import Factory, Outcome, compare
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.reproduction.comparison_methods import sgd_svm
@@ -64,7 +65,9 @@ def slne(scaling: str, seed: int) -> GridSearchCV:
         ],
     }  # fmt: skip
     model = SoftVotingKNN(n_neighbors=SHORTLIST, refit=False, random_state=seed)
-    return GridSearchCV(model, grid, cv=HoldOut(seed, fraction=0.1, max_rows=20_000), verbose=3)
+    return GridSearchCV(
+        model, grid, cv=HoldOutSplitter(seed, fraction=0.1, max_rows=20_000), verbose=3
+    )
 
 
 def plain_knn(split: Split) -> Any:
