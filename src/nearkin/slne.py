@@ -25,7 +25,6 @@ from nearkin.learning.memory import fit_bytes, listed
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule
 from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
-from nearkin.native.vectors import CACHE_BYTES
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
@@ -435,7 +434,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         return Trainer(rows, hoods, settings, np.eye(rows.shape[1], dtype=np.float32))
 
     def _quantizes(self, n: int, D: int) -> bool:
-        return self._execution.quantizes(self._rule.extreme, n, D, CACHE_BYTES)
+        return self._execution.quantizes(self._rule.extreme, n, D)
 
     def _taken(self, rows: NDArray[np.float32]) -> int:
         """Visits so far, t − 1; models of earlier versions know their epochs only."""

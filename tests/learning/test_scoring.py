@@ -21,7 +21,7 @@ from nearkin.native.quantize import (
     score_error_bound,
 )
 from nearkin.native.threads import limited
-from nearkin.native.vectors import CACHE_BYTES, dot, read_only
+from nearkin.native.vectors import dot, read_only
 from nearkin.neighbors import nearest
 from samples import blobs, slne
 
@@ -123,7 +123,7 @@ def test_quantisation_does_not_change_extreme_rules(
 
 def test_quantisation_is_the_default_where_the_result_stays_the_same():
     def quantizes(rule, rows, quantize="auto"):
-        return Execution(quantize=quantize).quantizes(rule.extreme, rows, 1_000, CACHE_BYTES)
+        return Execution(quantize=quantize).quantizes(rule.extreme, rows, 1_000)
 
     assert quantizes(RULES["hardest"], 20_000)
     assert not quantizes(RULES["hardest"], 1_000)  # fits the cache

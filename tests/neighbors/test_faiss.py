@@ -42,8 +42,10 @@ def test_nprobe_is_set_inside_wrappers(factory):
 
 
 @pytest.mark.parametrize(
-    "factory", ["HNSW0", "HNSW1", "NSG0", "NSG1,Flat", "PQ8x0", "IVF4_HNSW0,Flat", "IVF0,Flat"]
-)
+    "factory",
+    ["HNSW0", "HNSW00", "HNSW1", "HNSW01", "NSG0", "NSG1,Flat", "PQ8x0", "IVF4_HNSW0,Flat",
+     "IVF0,Flat"],
+)  # fmt: skip
 def test_factories_that_crash_faiss_are_refused(factory):
     with pytest.raises(ValueError, match=f"index='{factory}' holds a number that is too small"):
         nearest(np.eye(8), 2, index=factory)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nearkin.native.vectors import CACHE_BYTES
 from nearkin.neighbors.base import check_index
 from nearkin.validation.parameters import ParameterGroup, check_choice, check_number
 
@@ -60,7 +61,7 @@ class Execution(ParameterGroup):
                 f"callback={self.callback!r} cannot be called; give a function or None"
             )
 
-    def quantizes(self, extreme: bool, rows: int, dims: int, cache_bytes: int) -> bool:
+    def quantizes(self, extreme: bool, rows: int, dims: int) -> bool:
         """Whether rows of this shape are scored by their int8 copy first.
 
         ``"auto"`` does so where it costs nothing: not the result, nor more memory than a few
@@ -68,4 +69,4 @@ class Execution(ParameterGroup):
         """
         if self.quantize != "auto":
             return bool(self.quantize)
-        return extreme and 4 * rows * dims > cache_bytes and rows <= _FEW_ROWS * dims
+        return extreme and 4 * rows * dims > CACHE_BYTES and rows <= _FEW_ROWS * dims

@@ -19,7 +19,7 @@ _SETTINGS = (
 _MIN_EF_SEARCH = 16  # faiss's default
 
 # Zero bits or links, or a graph of one link per row: faiss would crash or not return.
-_FATAL = re.compile(r"(?<![\d.])0(?![\d.])|(HNSW|NSG)1(?!\d)")
+_FATAL = re.compile(r"(?<![\d.])0+(?![\d.])|(HNSW|NSG)0*1(?!\d)")
 
 
 class FaissIndex(Index):

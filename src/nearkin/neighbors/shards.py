@@ -130,13 +130,14 @@ def nearest_in_shards(
     """Neighbour lists of all rows, in a folder from which a second call resumes."""
     with folder.claim("nearest"):
         shards = Shards(folder, rows, k, index)
-        if shards.lists() is None:
+        lists = shards.lists()
+        if lists is None:
             _find_missing(shards, n_jobs, verbose)
             shards.join()
+            lists = shards.lists()
+        if lists is None:
+            raise OSError(f"{folder.path} does not give back what was written; check the disk")
         shards.clear()
-        lists = shards.lists()
-    if lists is None:
-        raise OSError(f"{folder.path} does not give back what was written there; check the disk")
     return lists
 
 
