@@ -88,6 +88,10 @@ def test_perfect_calibration():
         (lambda: metrics.calibration([[0.5, 0.5]], [True, False]), r"correct has shape \(2,\)"),
         (lambda: metrics.calibration([0.5], [True]), "probabilities has shape"),
         (lambda: metrics.calibration([[0.5]], [True], bins=0), "bins=0"),
+        (lambda: metrics.calibration([[5.0]], [True]), "probabilities holds numbers outside"),
+        (lambda: metrics.calibration([["a"]], [True]), "probabilities has shape"),
+        (lambda: metrics.top_n_accuracy([[1], [1, 2]], [1, 2]), "ranked holds lists of different"),
+        (lambda: metrics.mean_average_precision([[True]], ["a"]), "totals holds <U1"),
     ],
 )
 def test_bad_input(call, message):

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,17 +20,16 @@ from nearkin.learning.holdout import HoldOut, lists_of
 from nearkin.learning.incremental import concatenate_labels
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
-from nearkin.neighbors.base import check_index
+from nearkin.neighbors.base import known_index
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
-from nearkin.validation import memory
+from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_label_count
-from nearkin.validation.parameters import check_choice, check_number
+from nearkin.validation.parameters import Table, check_parameters, checked, require
 from nearkin.voting import votes
 from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
 from nearkin.voting.lists import as_voters, checked_lists, longest, padded
 from nearkin.voting.parts import (
     check_calibration,
-    check_part,
     cut,
     is_fitted,
     learn,
@@ -38,7 +37,7 @@ from nearkin.voting.parts import (
     seeded,
 )
 from nearkin.voting.preparation import applied, prepared
-from nearkin.voting.votes import KINDS, Vote, VoteName
+from nearkin.voting.votes import Vote, VoteName, known_vote
 
 Array = NDArray[np.float32]
 
@@ -106,6 +105,19 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     (2, 2)
     """
 
+    PARAMETERS: ClassVar[Table] = {
+        "similarity": expect.optional(expect.part("similarity", "a learner such as SLNE()")),
+        "preprocess": expect.optional(
+            expect.part("transform", "a transformer such as Preprocess()")
+        ),
+        "n_neighbors": expect.whole(1),
+        "vote": known_vote,
+        "csls": expect.number(0),
+        "index": known_index,
+        "refit": expect.flag,
+        "random_state": expect.seed,
+    }
+
     classes_: NDArray[Any]
     database_: Array
     labels_: NDArray[np.int32]
@@ -157,7 +169,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             (its finished members, for an ensemble). If the process dies, the same fit with the
             same folder resumes and ends with the same model; see `SLNE.fit`.
         """
-        self._check_parameters()
+        check_parameters(self)
         if calibration is not None:
             check_calibration(calibration)
         self.__dict__.pop("calibration_accuracy_", None)  # an earlier fit's
@@ -235,15 +247,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _needs_lists(self, fitted: bool) -> bool:
         return not fitted or self.vote == "auto" or self.csls > 0
 
-    def _check_parameters(self) -> None:
-        if not isinstance(self.vote, Vote):
-            check_choice("vote", self.vote, ["auto", *KINDS])
-        check_number("n_neighbors", self.n_neighbors, 1, whole=True)
-        check_number("csls", self.csls, 0)
-        check_index(self.index)
-        check_part("similarity", self.similarity, "similarity", "a learner such as SLNE()")
-        check_part("preprocess", self.preprocess, "transform", "a transformer such as Preprocess()")
-
     def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, folder: RunFolder) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
         check_label_count(X, y)
@@ -273,7 +276,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         n = len(self.labels_)
         learner = 0 if fitted else getattr(self.similarity, "n_neighbors", None) or 0
         if learner:
-            check_number("similarity.n_neighbors", learner, 1, whole=True)
+            require("similarity.n_neighbors", learner, expect.whole(1))
             learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
         k = min(max(self.n_neighbors, learner, CSLS_NEIGHBORS if self.csls else 0), n - 1)
         inputs = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
@@ -414,6 +417,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Shares of the votes, in the order of `classes_`; `neighbors` as in `predict`."""
         return np.concatenate([votes.probabilities(t) for t in self._tallies(X, neighbors)])
 
+    @checked(n=expect.whole(1))
     def predict_top(
         self, X: ArrayLike, n: int = 5, neighbors: NeighborLists | None = None
     ) -> NDArray[Any]:
@@ -423,7 +427,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         `neighbors` as in `predict`.
         """
         check_is_fitted(self, "database_")
-        check_number("n", n, 1, whole=True)
         if n > len(self.classes_):
             raise ValueError(f"n={n} must lie between 1 and the {len(self.classes_)} classes")
         best = [
@@ -432,6 +435,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         ]
         return self.classes_[np.concatenate(best)]
 
+    @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, rerank: bool = True
     ) -> tuple[Array, NDArray[np.int32]]:
@@ -458,7 +462,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         most = min(self.n_neighbors, rows)
         if n_neighbors is None:
             return most
-        check_number("n_neighbors", n_neighbors, 1, whole=True)
         if n_neighbors > most:
             raise ValueError(
                 f"n_neighbors={n_neighbors} must lie between 1 and {most}, the length of the "

@@ -11,6 +11,9 @@ from zlib import error as ZlibError
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
+
 PathLike = str | os.PathLike[str]
 
 _BLOCK_ROWS = 16_384
@@ -26,6 +29,11 @@ class Dataset:
     labels: NDArray[Any] | None = None
 
 
+@checked(
+    path=expect.path,
+    labels=expect.optional(expect.path),
+    label_column=expect.optional(expect.text),
+)
 def read(
     path: PathLike, labels: PathLike | None = None, label_column: str | None = None
 ) -> Dataset:
@@ -84,6 +92,7 @@ def check_finite(rows: NDArray[Any], path: PathLike) -> None:
             )
 
 
+@checked(path=expect.path)
 def read_labels(path: PathLike) -> NDArray[Any]:
     """Read labels from a ``.npy`` file or a text file with one label per line."""
     path = Path(path)
@@ -105,6 +114,7 @@ def _array(path: Path, _: str | None) -> tuple[NDArray[Any], None]:
         raise ValueError(f"{path} is not a whole .npy file of numbers ({error})") from None
 
 
+@checked(path=expect.path)
 def read_archive(path: PathLike) -> dict[str, NDArray[Any]]:
     """Read all arrays of an ``.npz`` file."""
     try:

@@ -5,9 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
+
 Floats = NDArray[np.float64]
 
 
+@checked(n=expect.whole(1), per_class=expect.flag)
 def top_n_accuracy(
     ranked: ArrayLike, truth: ArrayLike, n: int = 1, per_class: bool = False
 ) -> float:
@@ -28,7 +32,7 @@ def top_n_accuracy(
     1.0
     """
     guesses, labels = _matching("ranked", ranked, "truth", truth)
-    if guesses.ndim != 2 or not 1 <= n <= guesses.shape[1]:
+    if guesses.ndim != 2 or n > guesses.shape[1]:
         raise ValueError(
             f"ranked has shape {guesses.shape} and n={n}; ({len(labels)}, n or more) is expected: "
             "one list of labels per row"
@@ -40,6 +44,7 @@ def top_n_accuracy(
     return float((np.bincount(code, correct) / np.bincount(code)).mean())
 
 
+@checked(most=expect.whole(0))
 def confusions(predicted: ArrayLike, truth: ArrayLike, most: int = 10) -> list[dict[str, Any]]:
     """The most frequent entries of the confusion matrix off its diagonal, with counts and shares.
 
@@ -123,6 +128,7 @@ def mean_average_precision(relevant: ArrayLike, totals: ArrayLike) -> float:
     return float(((precision * hits).sum(axis=1) / attainable).mean())
 
 
+@checked(k=expect.whole(1))
 def precision_at_k(relevant: ArrayLike, k: int) -> float:
     """Share of relevant rows among the first `k` of the lists.
 
@@ -131,8 +137,8 @@ def precision_at_k(relevant: ArrayLike, k: int) -> float:
     >>> precision_at_k([[True, False, True]], 2)
     0.5
     """
-    hits = np.asarray(relevant, bool)
-    if hits.ndim != 2 or not 1 <= k <= hits.shape[1]:
+    hits = _array("relevant", relevant).astype(bool)
+    if hits.ndim != 2 or k > hits.shape[1]:
         raise ValueError(
             f"relevant has shape {hits.shape} and k={k}; (queries, k or more) is expected: lower k "
             "or retrieve longer lists"
@@ -147,6 +153,8 @@ def _with_relevant_rows(
     hits, size = _matching("relevant", relevant, "totals", totals)
     if hits.ndim != 2:
         raise ValueError(f"relevant has shape {hits.shape}; (queries, k) is expected")
+    if size.dtype.kind not in "fiub":
+        raise ValueError(f"totals holds {size.dtype}; numbers of relevant rows are expected")
     some = size > 0
     if not some.any():
         raise ValueError("totals is zero everywhere; at least one query with relevant rows is "
@@ -154,11 +162,20 @@ def _with_relevant_rows(
     return hits[some].astype(bool), size[some]
 
 
+def _array(name: str, values: ArrayLike) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError(
+            f"{name} holds lists of different lengths; an array is expected: lists of one length"
+        ) from None
+
+
 def _matching(
     name: str, values: ArrayLike, other_name: str, others: ArrayLike
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return two arrays with one entry per row each, and at least one row; `others` is flat."""
-    a, b = np.asarray(values), np.asarray(others)
+    a, b = _array(name, values), _array(other_name, others)
     if b.ndim != 1 or a.ndim == 0 or len(a) != len(b) or len(b) == 0:
         raise ValueError(
             f"{name} has shape {a.shape} and {other_name} has shape {b.shape}; one entry of each "
@@ -167,6 +184,7 @@ def _matching(
     return a, b
 
 
+@checked(bins=expect.whole(1, 1_000_000))
 def calibration(probabilities: ArrayLike, correct: ArrayLike, bins: int = 10) -> dict[str, Any]:
     """Expected calibration error: the gap between confidence and accuracy, over bins.
 
@@ -187,9 +205,13 @@ def calibration(probabilities: ArrayLike, correct: ArrayLike, bins: int = 10) ->
     0.4
     """
     shares, right = _matching("probabilities", probabilities, "correct", correct)
-    if shares.ndim != 2 or bins < 1:
-        raise ValueError(f"probabilities has shape {shares.shape} and bins={bins}; (rows, classes) "
-                         "and at least one bin are expected")  # fmt: skip
+    if shares.ndim != 2 or 0 in shares.shape or shares.dtype.kind not in "fiub":
+        raise ValueError(
+            f"probabilities has shape {shares.shape} and type {shares.dtype}; numbers of shape "
+            "(rows, classes) are expected"
+        )
+    if not ((shares >= 0) & (shares < 1.001)).all():  # rounded
+        raise ValueError("probabilities holds numbers outside 0 to 1; give shares of the votes")
     confidence = shares.max(axis=1).astype(float)
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     rows = [

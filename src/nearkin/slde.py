@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from joblib import Parallel, cpu_count, delayed
@@ -23,7 +23,7 @@ from nearkin.ensemble.projections import (
     Fixed,
     Projection,
     ProjectionName,
-    check_sizes,
+    known_projection,
     make_projections,
 )
 from nearkin.io.fingerprint import Digest
@@ -35,15 +35,14 @@ from nearkin.learning.sampling import PAPER_MARGIN, as_rule
 from nearkin.learning.trainer import TINY
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
-from nearkin.neighbors.base import check_index
 from nearkin.neighbors.kmeans import cells_of
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE, scale_of
-from nearkin.validation import memory
+from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_label_count, classes_of
-from nearkin.validation.parameters import check_choice, check_number
+from nearkin.validation.parameters import Table, check_parameters, require
 
 Array = NDArray[np.float32]
 
@@ -115,6 +114,18 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     >>> ensemble.matrix_.shape, [M.shape for M in ensemble.members_]
     ((64, 64), [(16, 16), (16, 16), (16, 16), (16, 16)])
     """
+
+    PARAMETERS: ClassVar[Table] = {
+        "learner": expect.optional(expect.part("fit", "a learner such as SLNE()")),
+        "projection": known_projection,
+        "n_members": expect.whole(1),
+        "n_components": expect.optional(expect.whole(1)),
+        "own_neighbors": expect.flag,
+        "weights": expect.choice("equal", "accuracy"),
+        "joint_epochs": expect.whole(0),
+        "n_jobs": expect.jobs,
+        "random_state": expect.seed,
+    }
 
     def __init__(
         self,
@@ -232,11 +243,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         return self._execution.order == "local" and not self.own_neighbors
 
     def _check_parameters(self) -> None:
-        check_choice("weights", self.weights, ["equal", "accuracy"])
-        check_sizes(self.n_members, self.n_components)
-        check_number("joint_epochs", self.joint_epochs, 0, whole=True)
-        check_number("n_neighbors", self.n_neighbors, 1, whole=True)
-        check_index(self.index)
+        check_parameters(self)
+        require("learner.n_neighbors", self.n_neighbors, expect.whole(1))
         if self.joint_epochs and not isinstance(self._prototype, SLNE):
             raise ValueError(
                 f"joint_epochs={self.joint_epochs} needs SLNE as learner, not "

@@ -4,7 +4,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,15 +22,15 @@ from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.incremental import TrainingSet
 from nearkin.learning.memory import fit_bytes, listed
-from nearkin.learning.sampling import RuleName, SamplingRule, as_rule
+from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
 from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
-from nearkin.validation import memory
+from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_label_count, classes_of
-from nearkin.validation.parameters import as_group, check_number
+from nearkin.validation.parameters import Table, as_group, check_parameters
 
 DIVERGED_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
 
@@ -100,6 +100,19 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     >>> bool(virginica > versicolor)
     True
     """
+
+    PARAMETERS: ClassVar[Table] = {
+        "sampling": known_rule,
+        "n_neighbors": expect.whole(1),
+        "step_size": expect.number(above=0),
+        "max_epochs": expect.whole(1),
+        "tol": expect.number(0),
+        "validation_fraction": expect.number(0, below=1),
+        "constraint": expect.group(Constraint),
+        "warm_start": expect.flag,
+        "execution": expect.group(Execution),
+        "random_state": expect.seed,
+    }
 
     history_: list[dict[str, float]]
     t_: int
@@ -179,7 +192,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             settings are refused. `max_epochs` may be raised: the fit then goes on. `callback` is
             not called again for epochs that are done. ``RunFolder(path).discard()`` removes it.
         """
-        self._check_parameters()
+        check_parameters(self)
         memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
@@ -242,7 +255,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             New rows only; the first call, without a `fit` before it, needs at least two.
         y : (m,) array-like
         """
-        self._check_parameters()
+        check_parameters(self)
         first = not hasattr(self, "matrix_")
         rows, labels = validate_data(
             self, X, y, dtype=np.float32, order="C", reset=first, ensure_min_samples=1 + first
@@ -315,20 +328,6 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             raise ValueError(
                 f"max_epochs={self.max_epochs}, but folder={str(folder.path)!r} holds a fit of "
                 f"{state.done} epochs; raise max_epochs, or give another folder"
-            )
-
-    def _check_parameters(self) -> None:
-        self._rule.validate()
-        self._constraint.validate()
-        self._execution.validate()
-        check_number("tol", self.tol, 0)
-        check_number("step_size", self.step_size, 0, open_low=True)
-        for name in ("n_neighbors", "max_epochs"):
-            check_number(name, getattr(self, name), 1, whole=True)
-        check_number("validation_fraction", self.validation_fraction, 0)
-        if not self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction!r} must lie between 0 and 1"
             )
 
     def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float32], Any]:

@@ -30,8 +30,9 @@ from nearkin.neighbors.search import NeighborIndex
 from nearkin.preprocessing import Preprocess
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.slne import SLNE
+from nearkin.validation import expect
 from nearkin.validation.arrays import classes_of
-from nearkin.validation.parameters import check_number
+from nearkin.validation.parameters import checked
 from nearkin.voting import votes
 from nearkin.voting.csls import mean_similarity
 from nearkin.voting.votes import Vote
@@ -63,6 +64,7 @@ BANDWIDTHS = (0.7, 1.0, 1.5)
 MAX_FOURIER_DIMS = 64
 
 
+@checked(max_rows=expect.whole(6), random_state=expect.seed, verbose=expect.verbosity)
 def tune(
     X: ArrayLike,
     y: ArrayLike,
@@ -103,7 +105,6 @@ def tune(
     >>> bool(model.score(X[1::2], y[1::2]) > 0.9)
     True
     """
-    check_number("max_rows", max_rows, 6, whole=True)
     rows, labels = _checked(X, y)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     few = _sample(labels, max_rows, np.random.default_rng(seed))

@@ -74,7 +74,7 @@ def test_fewer_rows_than_directions():
         ("pca", 20, 2, "need 40 principal directions"),
         ("nonsense", 2, 2, "projection='nonsense'"),
         ([np.ones((2, 5))], 1, None, r"shape \(2, 5\); \(d, 12\)"),
-        ([np.ones(12)], 1, None, r"shape \(12,\)"),
+        ([np.ones(12)], 1, None, r"or a list of \(d, D\) matrices"),
     ],
 )
 def test_bad_projections(kind, members, d, message):

@@ -183,7 +183,7 @@ def test_killed_and_resumed(tmp_path, n_jobs):
     [({"dtype": "float64"}, "dtype='float64'"), ({"on_error": "ignore"}, "on_error='ignore'")],
 )
 def test_bad_options(tmp_path, toy, options, message):
-    with pytest.raises(ValueError, match=f"{message} is not known; use one of"):
+    with pytest.raises(ValueError, match=f"{message} must be one of"):
         run(toy, files(tmp_path, [1]), **options)
 
 

@@ -149,7 +149,7 @@ def test_a_folder_of_others_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["table9", "--data", "."], "item='table9' is not known"),
+        (["table9", "--data", "."], "item='table9' must be one of 'all'"),
         (["table1", "--data", "nowhere"], "--data nowhere is not a folder"),
         (["table1", "--data", ".", "--splits", 0], "splits=0"),
     ],

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearkin.app.memory_watch import MemoryWatch, release_memory
 from nearkin.metrics import top_n_accuracy
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
 
 Factory = Callable[[int], Any]
 """A function from the seed to an unfitted classifier."""
@@ -47,6 +48,7 @@ class Outcome:
     settings: dict[str, Any] = field(default_factory=dict)  # selected hyperparameters
 
 
+@checked(time_limit=expect.optional(expect.number(above=0)), verbose=expect.verbosity)
 def compare(
     methods: Mapping[str, Factory],
     X: ArrayLike,
@@ -87,8 +89,6 @@ def compare(
     """
     if not len(methods):
         raise ValueError("methods is empty; give at least one name and factory")
-    if time_limit is not None:
-        check_number("time_limit", time_limit, 0, open_low=True)
     if len(np.asarray(truth)) != len(queries):  # type: ignore[arg-type]
         raise ValueError(
             f"truth has {len(np.asarray(truth))} labels for {len(queries)} queries; "  # type: ignore[arg-type]

@@ -15,8 +15,9 @@ from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.search import EXACT_ROWS, nearest
 from nearkin.slne import SLNE
+from nearkin.validation import expect
 from nearkin.validation.memory import available
-from nearkin.validation.parameters import check_number
+from nearkin.validation.parameters import checked
 
 PROBE_SECONDS = 0.7  # of the learner; the probe of the search takes less
 PROBE_FLOATS = 16 << 20  # of the probe's rows: more than the caches hold
@@ -31,6 +32,13 @@ SIZES = {"MiB": 1, "GiB": 1_024, "TiB": 1_024**2}
 DEGREE = 1.4  # edges per row after symmetrising, in units of k (measured on real data)
 
 
+@checked(
+    rows=expect.whole(2, 10**12),
+    dims=expect.whole(1),
+    k=expect.whole(1),
+    members=expect.whole(0),
+    epochs=expect.whole(1),
+)
 def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -> dict[str, Any]:
     """Estimate memory, disk and seconds of a fit.
 
@@ -48,10 +56,6 @@ def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -
     >>> plan["rows_MiB"], plan["seconds_per_epoch"] > 0
     (2.4, True)
     """
-    limits = (("rows", rows, 2), ("dims", dims, 1), ("k", k, 1), ("members", members, 0),
-              ("epochs", epochs, 1))  # fmt: skip
-    for name, value, low in limits:
-        check_number(name, value, low)
     if k >= rows:
         raise ValueError(f"k={k} must be smaller than the number of rows, {rows}")
     if members > dims:

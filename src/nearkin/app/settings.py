@@ -5,7 +5,7 @@ Nothing heavy is imported at module level, because every start of the command li
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any
 
 MAX_COMPONENTS = 3_000
 
@@ -135,32 +135,37 @@ class TrainingSettings:
 
     def check(self) -> None:
         """Raise ValueError for invalid values, before any work is done."""
-        from nearkin.ensemble.projections import ProjectionName
+        from nearkin.ensemble.projections import KINDS
         from nearkin.learning.sampling import RULES
-        from nearkin.validation.parameters import check_choice, check_number
+        from nearkin.validation import expect
+        from nearkin.validation.parameters import check_parameters, require
 
-        check_choice("sampling", self.sampling, ["auto", *RULES])
-        check_number("seed", self.seed, 0)
-        check_number("tune_rows", self.tune_rows, 3)
-        for name in ("n_neighbors", "shortlist", "components", "dims", "fourier"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 1)
-        check_number("bandwidth", self.bandwidth, 0, open_low=True)
-        if self.power is not None:
-            check_number("power", self.power, 0, open_low=True)
-        if not 0 <= self.whitening <= 1:
-            raise ValueError(f"whitening={self.whitening!r} must lie between 0 and 1")
+        count = expect.optional(expect.whole(1))
+        expected = {
+            "sampling": expect.choice("auto", *RULES),
+            "seed": expect.whole(0, 2**32 - 1),
+            "tune_rows": expect.whole(6),
+            "n_neighbors": count,
+            "shortlist": count,
+            "components": count,
+            "dims": count,
+            "fourier": count,
+            "bandwidth": expect.number(above=0),
+            "power": expect.optional(expect.number(above=0)),
+            "whitening": expect.number(0, 1),
+            "ensemble": expect.optional(expect.choice(*KINDS)),
+        }
+        for name, expectation in expected.items():
+            require(name, getattr(self, name), expectation)
         if self.sharpness is not None and self.vote == "auto":
             raise ValueError(
                 f"sharpness={self.sharpness} needs a kind of vote, such as vote='power'; "
                 "vote='auto' chooses both: leave sharpness out"
             )
         model = self.classifier((1_000, 64))
-        model._check_parameters()
-        model.similarity._check_parameters()
+        check_parameters(model)
         if self.ensemble is not None:
-            check_choice("ensemble", self.ensemble, get_args(ProjectionName))
-            model.similarity.learner._check_parameters()
+            model.similarity._check_parameters()
 
     def transformer(self, shape: tuple[int, int]) -> Any:
         """The unfitted preprocessing; None without one."""

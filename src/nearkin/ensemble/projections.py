@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.preprocessing import pca
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
 
 Array = NDArray[np.float32]
 
@@ -68,8 +69,22 @@ class Random:
         return P / np.float32(np.sqrt(self.d))
 
 
+def _matrix(value: Any) -> str | None:
+    return None if getattr(value, "ndim", np.ndim(value)) == 2 else "a matrix"
+
+
+known_projection = expect.either(
+    expect.choice(*KINDS), expect.each(_matrix, "a list of (d, D) matrices")
+)
+
+
+@checked(
+    projection=known_projection,
+    n_members=expect.whole(1),
+    n_components=expect.optional(expect.whole(1)),
+)
 def make_projections(
-    kind: str | Sequence[Any],
+    projection: str | Sequence[Any],
     X: Any,
     n_members: int,
     n_components: int | None,
@@ -79,7 +94,7 @@ def make_projections(
 
     Parameters
     ----------
-    kind : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
+    projection : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
         ``mixed`` takes PCA blocks for half of the members and Gaussian matrices for the others.
     n_components : int, optional
         d; an even partition of the D columns among the members if left out.
@@ -91,26 +106,15 @@ def make_projections(
     >>> [P.matrix().shape for P in blocks], round(sum(energies), 3)
     ([(2, 6), (2, 6), (2, 6)], 1.0)
     """
-    check_sizes(n_members, n_components)
     D = X.shape[1]
-    if not isinstance(kind, str):
-        return [_given(P, D) for P in kind], []
-    if kind not in KINDS:
-        raise ValueError(f"projection={kind!r} is not known; use one of {', '.join(KINDS)}, or a "
-                         "list of (d, D) matrices")  # fmt: skip
-    d, n_members = _sizes(kind, D, n_members, n_components)
-    blocks = {"pca": n_members, "mixed": min(n_members // 2, D // d)}.get(kind, 0)
+    if not isinstance(projection, str):
+        return [_given(P, D) for P in projection], []
+    d, n_members = _sizes(projection, D, n_members, n_components)
+    blocks = {"pca": n_members, "mixed": min(n_members // 2, D // d)}.get(projection, 0)
     made, energies = _pca_blocks(X, blocks, d, rng) if blocks else ([], [])
-    random_kind = "random" if kind == "mixed" else kind
+    random_kind = "random" if projection == "mixed" else projection
     seeds = rng.integers(2**63, size=n_members - blocks)
     return [*made, *(Random(random_kind, d, D, int(seed)) for seed in seeds)], energies
-
-
-def check_sizes(n_members: int, n_components: int | None) -> None:
-    """Refuse counts below one."""
-    check_number("n_members", n_members, 1, whole=True)
-    if n_components is not None:
-        check_number("n_components", n_components, 1, whole=True)
 
 
 def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple[int, int]:
@@ -128,7 +132,7 @@ def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple
     if made < n_members:
         warnings.warn(
             f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used",
-            stacklevel=5,
+            stacklevel=6,
         )
     return d, made
 

@@ -1,6 +1,6 @@
 """The codebook: k-means words, and descriptors encoded as combinations of a few of them."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.images.llc_coding import codes, nearest_words
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters
 
 ITERATIONS = 25
 
@@ -44,6 +45,13 @@ class Codebook(TransformerMixin, BaseEstimator):
     ((500, 16), 3, 1.0)
     """
 
+    PARAMETERS: ClassVar[Table] = {
+        "n_words": expect.whole(1),
+        "n_neighbors": expect.whole(1),
+        "beta": expect.number(above=0),
+        "random_state": expect.seed,
+    }
+
     def __init__(
         self,
         n_words: int = 2048,
@@ -58,8 +66,8 @@ class Codebook(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the words of descriptors, one per row."""
+        check_coding(self)
         X = self._rows(X, reset=True)
-        check_coding(self.n_words, self.n_neighbors, self.beta)
         if len(X) < self.n_words:
             raise ValueError(
                 f"n_words={self.n_words} needs at least as many descriptors, got "
@@ -100,13 +108,11 @@ class Codebook(TransformerMixin, BaseEstimator):
         return tags
 
 
-def check_coding(n_words: int, n_neighbors: int, beta: float) -> None:
-    """Check the settings of a codebook."""
-    check_number("n_words", n_words, 1, whole=True)
-    check_number("n_neighbors", n_neighbors, 1, whole=True)
-    if n_neighbors > n_words:
+def check_coding(encoder: Any) -> None:
+    """Check the parameters of a `Codebook`, or of an `LLC`, which has the same."""
+    check_parameters(encoder)
+    if encoder.n_neighbors > encoder.n_words:
         raise ValueError(
-            f"n_neighbors={n_neighbors!r} must be at most n_words={n_words}; lower it or raise "
-            "n_words"
+            f"n_neighbors={encoder.n_neighbors} must be at most n_words={encoder.n_words}; lower "
+            "it or raise n_words"
         )
-    check_number("beta", beta, 0, open_low=True)

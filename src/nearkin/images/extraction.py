@@ -20,13 +20,12 @@ from nearkin.images.store import Failures, Sink, open_store
 from nearkin.io.fingerprint import TextDigest
 from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder, as_run_folder
-from nearkin.validation.parameters import check_choice
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
 
 Failed: TypeAlias = list[tuple[str, str]]  # path, reason
 Chunk: TypeAlias = tuple[int, int, Failures, NDArray[Any] | None]
 
-DTYPES = ("float32", "float16")
-ON_ERROR = ("raise", "skip")
 SHOWN = 20
 
 
@@ -65,6 +64,12 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=N
     def inputs(self) -> dict[str, Any]:
         """What the features depend on beside the images."""
 
+    @checked(
+        out=expect.optional(expect.path),
+        dtype=expect.choice("float32", "float16"),
+        n_jobs=expect.jobs,
+        on_error=expect.choice("raise", "skip"),
+    )
     def transform(
         self,
         images: ImageFolder | Sequence[Source],
@@ -101,8 +106,6 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=N
         -------
         array of shape (n_images, n_features)
         """
-        check_choice("dtype", dtype, DTYPES)
-        check_choice("on_error", on_error, ON_ERROR)
         check_is_fitted(self)
         sources = sources_of(images)
         chunk, width = self.chunk_shape()
@@ -159,7 +162,7 @@ def _report(failed: Failed, total: int, on_error: str, kept: bool) -> None:
     if not failed:
         return
     if on_error == "skip":
-        warnings.warn(str(UnreadableImages(failed, total, " and have rows of zeros")), stacklevel=3)
+        warnings.warn(str(UnreadableImages(failed, total, " and have rows of zeros")), stacklevel=4)
         return
     resume = "the other rows are kept: repair these and run again, or " if kept else ""
     raise UnreadableImages(failed, total, f" ({resume}pass on_error='skip' for rows of zeros)")

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.images.reading import Source
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked, require
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 
@@ -56,6 +58,7 @@ class ImageFolder:
     labels: NDArray[np.str_]
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
+        require("root", root, expect.path)
         base = Path(root)
         if not base.is_dir():
             found = "it is a file" if base.exists() else "there is nothing there"
@@ -79,6 +82,7 @@ class ImageFolder:
         self._set(rows)
 
     @classmethod
+    @checked(path=expect.path)
     def from_csv(cls, path: str | os.PathLike[str]) -> Self:
         """Read a list of ``path,label`` (UTF-8, one image per line; sorted by path).
 

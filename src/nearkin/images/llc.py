@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,12 @@ from nearkin.images.extraction import Failed, ImageEncoder, UnreadableImages, na
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.llc_coding import codes, max_pool, nearest_words, pyramid_cells
 from nearkin.images.reading import ImageError, Source, read_grey
-from nearkin.images.sift import DenseSIFT, Patches
+from nearkin.images.sift import DenseSIFT, Patches, patch_sizes
 from nearkin.images.store import Failures
 from nearkin.io.fingerprint import Digest
 from nearkin.io.progress_bar import track
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table
 
 Floats = NDArray[np.float32]
 
@@ -76,6 +77,14 @@ class LLC(ImageEncoder):
     ((4, 160), [1.0, 1.0, 1.0, 1.0])
     """
 
+    PARAMETERS: ClassVar[Table] = {
+        **Codebook.PARAMETERS,
+        "pyramid": expect.each(expect.whole(1, 1_000), "sides of grids such as (1, 2, 4)"),
+        "patch_sizes": patch_sizes,
+        "step": expect.whole(1),
+        "max_side": expect.whole(1),
+    }
+
     def __init__(
         self,
         n_words: int = 2048,
@@ -98,7 +107,7 @@ class LLC(ImageEncoder):
 
     def fit(self, images: ImageFolder | Sequence[Source], y: Any = None) -> Self:
         """Learn the codebook from a sample of descriptors; labels are not used."""
-        self._check()
+        check_coding(self)
         sources = sources_of(images)
         descriptors, self.failed_ = self._sample(sources)
         if self.failed_:
@@ -168,10 +177,3 @@ class LLC(ImageEncoder):
         """What the features depend on beside the images."""
         params = {key: value for key, value in self.get_params().items() if key != "random_state"}
         return {"encoder": "LLC", **params, "words": Digest(np.float32(self.words_))}
-
-    def _check(self) -> None:
-        check_coding(self.n_words, self.n_neighbors, self.beta)
-        pyramid = np.asarray(self.pyramid)
-        if pyramid.ndim != 1 or pyramid.dtype.kind not in "iu" or pyramid.min() < 1:
-            raise ValueError(f"pyramid={self.pyramid!r}: expected grid sides such as (1, 2, 4)")
-        check_number("max_side", self.max_side, 1, whole=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,28 @@ from nearkin.images.extraction import ImageEncoder
 from nearkin.images.reading import ImageError, Source, read_window
 from nearkin.images.store import Failures
 from nearkin.io.fingerprint import TextDigest
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters
 
 Floats = NDArray[np.float32]
 
 LAYOUTS = {"NCHW": (1, 2, 3), "NHWC": (3, 1, 2)}  # places of channel, height, width
 MODES = {1: "L", 3: "RGB"}
 TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+
+
+_SIDE = expect.whole(1, 65_535)
+
+
+def _sides_expected(value: Any) -> str | None:
+    pair = isinstance(value, tuple | list) and len(value) == 2
+    return None if pair and all(_SIDE(side) is None for side in value) else "(height, width)"
+
+
+def _channels(of: expect.Expectation, expected: str) -> expect.Expectation:
+    """A number, or one for each of three channels."""
+    three = expect.each(of, expected)
+    return lambda v: None if of(v) is None else expected if np.size(v) not in (1, 3) else three(v)
 
 
 class Signature(NamedTuple):
@@ -73,6 +88,18 @@ class OnnxEncoder(ImageEncoder):
     >>> encoder = OnnxEncoder("efficientnet_lite0.onnx", output="features")
     >>> E = encoder.transform(folder, out="embeddings.npy", n_jobs=2)  # doctest: +SKIP
     """
+
+    PARAMETERS: ClassVar[Table] = {
+        "model": expect.path,
+        "output": expect.optional(expect.text),
+        "size": expect.optional(expect.either(_SIDE, _sides_expected)),
+        "layout": expect.optional(expect.choice(*LAYOUTS)),
+        "mean": _channels(expect.number(), "one number or three"),
+        "scale": _channels(expect.either(expect.number(above=0), expect.number(below=0)),
+                           "one number or three, none of them zero"),
+        "crop": expect.number(above=0, high=1),
+        "batch_size": expect.whole(1),
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -162,7 +189,7 @@ class OnnxEncoder(ImageEncoder):
         return str(path), path.stat().st_mtime_ns
 
     def _signature(self) -> Signature:
-        _check_numbers(self)
+        check_parameters(self)
         session = _session(*self._key())
         inputs = session.get_inputs()
         if len(inputs) != 1 or inputs[0].type not in TYPES or len(inputs[0].shape) != 4:
@@ -224,8 +251,6 @@ def _layout(shape: Sequence[int | str | None], wanted: str | None) -> str:
                 "pass layout='NCHW' or layout='NHWC'"
             )
         return fitting[0]
-    if wanted not in LAYOUTS:
-        raise ValueError(f"layout={wanted!r}: expected 'NCHW' or 'NHWC'")
     channel = shape[LAYOUTS[wanted][0]]
     if isinstance(channel, int) and channel not in MODES:
         raise ValueError(
@@ -257,21 +282,4 @@ def _sides(wanted: Any) -> tuple[int | None, ...]:
     if wanted is None:
         return None, None
     sides = tuple(wanted) if isinstance(wanted, tuple | list) else (wanted, wanted)
-    if len(sides) != 2:
-        raise ValueError(f"size={wanted!r}: expected one side, or height and width")
-    for side in sides:
-        check_number("size", side, 1, whole=True)
     return sides
-
-
-def _check_numbers(encoder: OnnxEncoder) -> None:
-    check_number("crop", encoder.crop, 0, open_low=True)
-    if encoder.crop > 1:
-        raise ValueError(f"crop={encoder.crop!r}: expected a share above 0, up to 1")
-    check_number("batch_size", encoder.batch_size, 1, whole=True)
-    for name in ("mean", "scale"):
-        values = np.asarray(getattr(encoder, name), dtype=float)
-        if values.shape not in ((), (1,), (3,)) or not np.isfinite(values).all():
-            raise ValueError(f"{name}={getattr(encoder, name)!r}: expected one number or three")
-    if not np.all(encoder.scale):
-        raise ValueError(f"scale={encoder.scale!r}: expected no zeros")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,6 +25,7 @@ class ImageError(ValueError):
     """An image that cannot be used; the message is the reason."""
 
 
+@checked(max_side=expect.optional(expect.whole(1)))
 def read_grey(source: Source, max_side: int | None = None) -> NDArray[np.uint8]:
     """Decode to grey, H×W; the longer side is shrunk to `max_side`, never enlarged.
 
@@ -37,8 +39,6 @@ def read_grey(source: Source, max_side: int | None = None) -> NDArray[np.uint8]:
     >>> image.shape, int(image.min())
     ((100, 300), 255)
     """
-    if max_side is not None:
-        check_number("max_side", max_side, 1, whole=True)
     return _read(source, "L", max_side, lambda image: _shrink(image, max_side))
 
 

@@ -1,6 +1,6 @@
 """Dense SIFT: gradient histograms of square patches on a regular grid, at several sizes."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,7 +8,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from nearkin.images.reading import ImageError
 from nearkin.native.jit import compiled
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters
 
 Floats = NDArray[np.float32]
 
@@ -32,6 +33,14 @@ class Patches(NamedTuple):
 
     descriptors: Floats
     centres: Floats
+
+
+def _side(value: Any) -> str | None:
+    fits = expect.whole(2 * BINS)(value) is None and value % BINS == 0
+    return None if fits else "a multiple of 4"
+
+
+patch_sizes = expect.each(_side, "multiples of 4, of at least 8 pixels, such as (16, 24, 32)")
 
 
 class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
@@ -59,13 +68,15 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
     ((12, 128), [8.0, 8.0])
     """
 
+    PARAMETERS: ClassVar[Table] = {"step": expect.whole(1), "patch_sizes": patch_sizes}
+
     def __init__(self, step: int = 8, patch_sizes: tuple[int, ...] = (16, 24, 32)) -> None:
         self.step = step
         self.patch_sizes = patch_sizes
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the settings; nothing is learned."""
-        self._check()
+        check_parameters(self)
         return self
 
     def transform(self, X: list[ArrayLike]) -> list[Floats]:
@@ -74,7 +85,7 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
 
     def describe(self, image: ArrayLike) -> Patches:
         """Describe one grey image, H×W, of bytes or of floats in [0, 1]."""
-        self._check()
+        check_parameters(self)
         grey = _as_grey(image)
         if min(grey.shape) < min(self.patch_sizes):
             raise ImageError(
@@ -99,15 +110,6 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
         half = BINS * bin_size / 2
         centres = np.stack(np.meshgrid(tops + half, lefts + half, indexing="ij"), axis=-1)
         return histograms, centres.reshape(-1, 2).astype(np.float32)
-
-    def _check(self) -> None:
-        check_number("step", self.step, 1, whole=True)
-        sizes = np.asarray(self.patch_sizes)
-        whole = sizes.ndim == 1 and sizes.dtype.kind in "iu"
-        if not whole or (sizes % BINS).any() or sizes.min() < 2 * BINS:
-            raise ValueError(
-                f"patch_sizes={self.patch_sizes!r}: expected multiples of 4, of at least 8 pixels"
-            )
 
 
 def _as_grey(image: ArrayLike) -> Floats:

@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearkin.io import safetensors
 from nearkin.io.safetensors import FileFormatError
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
 
 FORMAT = 2
 
@@ -50,6 +52,7 @@ CLASSES = {
 }
 
 
+@checked(path=expect.path)
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to one file.
 
@@ -90,6 +93,7 @@ def can_hold(value: Any) -> bool:
     return True
 
 
+@checked(path=expect.path, verify=expect.optional(expect.flag))
 def load(path: str | os.PathLike[str], verify: bool | None = None) -> Any:
     """Read a model that `save` wrote. Large arrays stay on disk, memory-mapped.
 

@@ -26,7 +26,8 @@ from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.ownership import Root
 from nearkin.io.safetensors import Arrays
 from nearkin.io.storage import LocalStorage
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
 
 MINUTES = 5.0
 
@@ -36,6 +37,11 @@ Inputs = Mapping[str, Any]
 Part = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # arrays, notes
 
 _PART = ".safetensors"
+
+
+def _minutes(value: Any) -> str | None:
+    """With infinity, nothing is written before the end."""
+    return None if value == math.inf else expect.optional(expect.number(0))(value)
 
 
 class RunFolder:
@@ -72,10 +78,9 @@ class RunFolder:
 
     durable = True
 
+    @checked(path=expect.path, minutes=_minutes)
     def __init__(self, path: str | os.PathLike[str], minutes: float | None = None) -> None:
         minutes = MINUTES if minutes is None else minutes
-        if minutes != math.inf:  # nothing is written before the end
-            check_number("minutes", minutes, 0)
         self.path, self.minutes = Path(path), minutes
         self._prefix, self._last = "", time.monotonic()
         self._root = Root(LocalStorage(Path(os.path.abspath(path))), self.path)

@@ -1,12 +1,14 @@
 """Constraints on M: symmetric, semidefinite, low rank, constant norm (Algorithm 1, line 9)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from nearkin.validation.parameters import ParameterGroup, check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import ParameterGroup, Table
 
 
 @dataclass(repr=False)
@@ -31,10 +33,12 @@ class Constraint(ParameterGroup):
     rank: int | None = None
     normalize: bool = False
 
-    def validate(self) -> None:
-        """Refuse a rank that is none."""
-        if self.rank is not None:
-            check_number("rank", self.rank, 1, whole=True)
+    PARAMETERS: ClassVar[Table] = {
+        "symmetric": expect.flag,
+        "psd": expect.flag,
+        "rank": expect.optional(expect.whole(1)),
+        "normalize": expect.flag,
+    }
 
     @property
     def is_symmetric(self) -> bool:

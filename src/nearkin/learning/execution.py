@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from nearkin.native.vectors import CACHE_BYTES
-from nearkin.neighbors.base import check_index
-from nearkin.validation.parameters import ParameterGroup, check_choice, check_number
+from nearkin.neighbors.base import known_index
+from nearkin.validation import expect
+from nearkin.validation.parameters import ParameterGroup, Table
 
 Order = Literal["random", "local", "given"]
 ORDERS: tuple[Order, ...] = ("random", "local", "given")
@@ -49,17 +50,14 @@ class Execution(ParameterGroup):
     verbose: int = 0
     callback: Callable[[int, Any], object] | None = None
 
-    def validate(self) -> None:
-        """Refuse what cannot be executed."""
-        check_choice("order", self.order, ORDERS)
-        check_choice("quantize", self.quantize, [True, False, "auto"])
-        check_index(self.index)
-        if self.hub_limit is not None:
-            check_number("hub_limit", self.hub_limit, 1)
-        if self.callback is not None and not callable(self.callback):
-            raise ValueError(
-                f"callback={self.callback!r} cannot be called; give a function or None"
-            )
+    PARAMETERS: ClassVar[Table] = {
+        "order": expect.choice(*ORDERS),
+        "quantize": expect.either(expect.flag, expect.choice("auto")),
+        "index": known_index,
+        "hub_limit": expect.optional(expect.number(1)),
+        "verbose": expect.verbosity,
+        "callback": expect.optional(expect.function),
+    }
 
     def quantizes(self, extreme: bool, rows: int, dims: int) -> bool:
         """Whether rows of this shape are scored by their int8 copy first.

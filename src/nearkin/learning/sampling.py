@@ -26,7 +26,8 @@ from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
 
 from nearkin.native.jit import compiled
-from nearkin.validation.parameters import ParameterGroup, check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import ParameterGroup, Table, require
 
 RuleName = Literal["hardest", "uniform", "random_target", "all", "softmax"]
 
@@ -58,6 +59,7 @@ class SamplingRule(ParameterGroup):
     code: ClassVar[int] = _CUSTOM
     random: ClassVar[bool] = False
     extreme: ClassVar[bool] = False
+    PARAMETERS: ClassVar[Table] = {}
 
     @staticmethod
     def weights(scores: Any, n_targets: int, parameter: float, u: float, c: Any) -> float:
@@ -78,9 +80,6 @@ class SamplingRule(ParameterGroup):
         """The same rule for scores that are `factor` times as large."""
         return self
 
-    def validate(self) -> None:
-        """Refuse parameters that are out of range."""
-
     def fingerprint(self) -> str:
         """What tells this rule from others: its name, parameters and, if it is yours, its code."""
         code = self.weights.__code__
@@ -98,6 +97,8 @@ class MarginRule(SamplingRule):
 
     margin: float = PAPER_MARGIN
 
+    PARAMETERS: ClassVar[Table] = {"margin": expect.number(0)}
+
     @property
     def parameter(self) -> float:
         """The margin."""
@@ -106,10 +107,6 @@ class MarginRule(SamplingRule):
     def scaled(self, factor: float) -> Self:
         """The same rule for scores that are `factor` times as large."""
         return type(self)(self.margin * factor)
-
-    def validate(self) -> None:
-        """Refuse a negative margin."""
-        check_number("margin", self.margin, 0)
 
 
 @dataclass(repr=False)
@@ -151,6 +148,8 @@ class Softmax(SamplingRule):
     code: ClassVar[int] = 4
     temperature: float = 0.1
 
+    PARAMETERS: ClassVar[Table] = {"temperature": expect.number(above=0)}
+
     @property
     def parameter(self) -> float:
         """The temperature."""
@@ -159,10 +158,6 @@ class Softmax(SamplingRule):
     def scaled(self, factor: float) -> Self:
         """The same rule for scores that are `factor` times as large."""
         return type(self)(self.temperature * factor)
-
-    def validate(self) -> None:
-        """Refuse a temperature that is not positive."""
-        check_number("temperature", self.temperature, 0, open_low=True)
 
 
 RULES: dict[str, type[SamplingRule]] = {
@@ -174,16 +169,19 @@ RULES: dict[str, type[SamplingRule]] = {
 }
 
 
+def known_rule(sampling: Any) -> str | None:
+    """Whether there is such a rule: see `nearkin.validation.parameters`."""
+    if isinstance(sampling, SamplingRule):
+        abstract = sampling.code == _CUSTOM and type(sampling).weights is SamplingRule.weights
+        return "a subclass of SamplingRule that defines weights" if abstract else None
+    named = expect.choice(*RULES)(sampling)
+    return named and f"{named}, or a SamplingRule such as Softmax(temperature=0.05)"
+
+
 def as_rule(sampling: Any) -> SamplingRule:
-    """The rule that a name or an object stands for, with its parameters checked."""
-    rule = RULES[sampling]() if isinstance(sampling, str) and sampling in RULES else sampling
-    if not isinstance(rule, SamplingRule):
-        raise ValueError(
-            f"sampling={sampling!r} is not known; use one of {', '.join(map(repr, RULES))}, or a "
-            "SamplingRule such as Softmax(temperature=0.05)"
-        )
-    rule.validate()
-    return rule
+    """The rule that a name or an object stands for."""
+    require("sampling", sampling, known_rule)
+    return RULES[sampling]() if isinstance(sampling, str) else sampling
 
 
 @cache

@@ -13,6 +13,9 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked, require
+
 Array = NDArray[np.float32]
 IndexDescription = Literal["auto", "exact", "cells"] | str
 
@@ -69,6 +72,7 @@ _BUILT_IN = {
 _registered: dict[str, str | type[Index]] = {}
 
 
+@checked(name=expect.text)
 def register(name: str, back_end: str | type[Index]) -> None:
     """Make a back end known under a name, for every ``index=``.
 
@@ -87,7 +91,7 @@ def register(name: str, back_end: str | type[Index]) -> None:
     >>> resolve("brute", 10).__name__
     'Exact'
     """
-    if name in _BUILT_IN or not name or ";" in name:
+    if name in _BUILT_IN or ";" in name:
         raise ValueError(
             f"name={name!r} cannot be registered; give a name without a semicolon that is none of "
             f"{', '.join(map(repr, _BUILT_IN))}"
@@ -109,16 +113,17 @@ def resolve(description: str, n: int) -> type[Index]:
     return _imported(found, name) if isinstance(found, str) else found
 
 
-def check_index(description: Any) -> None:
-    """Refuse what describes no index; faiss checks its factory strings when it builds them."""
+def known_index(description: Any) -> str | None:
+    """Whether there is such an index: see `nearkin.validation.parameters`."""
     if not isinstance(description, str):
-        raise ValueError(f"index={description!r} must be a string: {choices()}")
+        return f"a string: {choices()}"
     resolve(description, EXACT_ROWS + 1).check(description)  # "auto": its settings are of cells
+    return None
 
 
 def build(rows: Array, description: str) -> Index:
     """Build the index that a description names."""
-    check_index(description)
+    require("index", description, known_index)
     return resolve(description, len(rows))(rows, description)
 
 

@@ -13,15 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder, as_run_folder
-from nearkin.neighbors.base import EXACT_ROWS, IndexDescription, blocks, build, check_index
+from nearkin.neighbors.base import EXACT_ROWS, IndexDescription, blocks, build, known_index
 from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, query_neighbors, row_neighbors
 from nearkin.neighbors.shards import nearest_in_shards
+from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows
-from nearkin.validation.parameters import check_number
+from nearkin.validation.parameters import checked, require
 
 __all__ = ["EXACT_ROWS", "NeighborIndex", "nearest", "recall"]
 
 
+@checked(index=known_index, n_jobs=expect.jobs, verbose=expect.verbosity)
 def nearest(
     X: ArrayLike,
     k: int,
@@ -76,7 +78,6 @@ def nearest(
         raise ValueError("folder= keeps the lists of the rows of X themselves; leave out queries")
     rows = as_rows(X, "X")
     _check_k(k, len(rows), exclude_self=True)
-    check_index(index)  # before a folder is made for it
     return nearest_in_shards(rows, k, place, index, n_jobs, verbose)
 
 
@@ -94,6 +95,7 @@ class NeighborIndex:
         self.rows = as_rows(X, "X")
         self._back_end = build(self.rows, index)
 
+    @checked(verbose=expect.verbosity)
     def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
         """The `k` nearest rows of each query, or of each row but itself."""
         index, rows = self._back_end, self.rows
@@ -111,6 +113,7 @@ class NeighborIndex:
         return found
 
 
+@checked(sample=expect.whole(1), seed=expect.whole(0))
 def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int = 0) -> float:
     """Return the share of the exact neighbours that `indices` holds, on a random sample of rows.
 
@@ -122,7 +125,6 @@ def recall(X: ArrayLike, indices: ArrayLike, *, sample: int = 1_000, seed: int =
     >>> recall(X, nearest(X, 5)[1])
     1.0
     """
-    check_number("sample", sample, 1, whole=True)
     rows = as_rows(X, "X")
     lists = _checked_lists(indices, len(rows))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:sample])
@@ -168,7 +170,7 @@ def _check_k(k: int, n: int, exclude_self: bool) -> None:
     """Refuse to search for more neighbours than there are rows."""
     if exclude_self and n == 1:
         raise ValueError("X has one row, which has no neighbours; at least two rows are needed")
-    check_number("k", k, 1, whole=True)
+    require("k", k, expect.whole(1))
     most = n - 1 if exclude_self else n
     if k > most:
         raise ValueError(

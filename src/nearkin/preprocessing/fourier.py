@@ -1,6 +1,6 @@
 """FourierFeatures: a non-linear similarity for rows of few dimensions."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,7 +9,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.preprocessing.preprocess import Preprocess
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]
 
@@ -52,6 +53,15 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     True
     """
 
+    PARAMETERS: ClassVar[Table] = {
+        "preprocess": expect.optional(
+            expect.part("transform", "a transformer such as Preprocess()")
+        ),
+        "n_features": expect.whole(1),
+        "bandwidth": expect.number(above=0),
+        "random_state": expect.seed,
+    }
+
     def __init__(
         self,
         preprocess: Any = None,
@@ -67,8 +77,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Fit `preprocess` and draw the directions."""
-        check_number("n_features", self.n_features, 1, whole=True)
-        check_number("bandwidth", self.bandwidth, 0, open_low=True)
+        check_parameters(self)
         validate_data(self, X, accept_sparse="csr", dtype=None, skip_check_array=True)
         before = Preprocess(unit_length=False) if self.preprocess is None else self.preprocess
         self.preprocess_ = clone(before).fit(X)

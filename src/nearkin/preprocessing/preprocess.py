@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,8 @@ from nearkin.io.atomic import atomic_write
 from nearkin.io.rows import write_all
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters, checked
 
 
 class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -52,6 +53,15 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     [1.0, 1.0, 1.0]
     """
 
+    PARAMETERS: ClassVar[Table] = {
+        "n_components": expect.optional(expect.whole(1)),
+        "whitening": expect.number(0, 1),
+        "power": expect.number(above=0),
+        "center": expect.flag,
+        "unit_length": expect.flag,
+        "random_state": expect.seed,
+    }
+
     def __init__(
         self,
         n_components: int | None = None,
@@ -71,14 +81,10 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Compute the mean and the principal directions of `X`: an array, memory map or sparse."""
-        check_number("whitening", self.whitening, 0)
-        if self.whitening > 1:
-            raise ValueError(f"whitening={self.whitening!r} must lie between 0 and 1")
-        check_number("power", self.power, 0, open_low=True)
+        check_parameters(self)
         rows = self._rows(X, reset=True)
         most = min(rows.shape)
         n = most if self.n_components is None else self.n_components
-        check_number("n_components", n, 1, whole=True)
         if n > most:
             raise ValueError(
                 f"n_components={n} but X has {rows.shape[0]} rows and {rows.shape[1]} columns; "
@@ -91,6 +97,7 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._n_features_out = n
         return self
 
+    @checked(out=expect.optional(expect.path))
     def transform(
         self, X: ArrayLike, out: str | os.PathLike[str] | None = None
     ) -> NDArray[np.float32]:

@@ -29,11 +29,12 @@ def reproduce(
 
     Example: nearkin reproduce all --data DIR --folder runs/paper
     """
-    from nearkin.validation.parameters import check_choice, check_number
+    from nearkin.validation import expect
+    from nearkin.validation.parameters import require
 
-    check_choice("item", item, ("all", *ITEMS))
+    require("item", item, expect.choice("all", *ITEMS))
     for name, value in (("splits", splits), ("jobs", jobs)):
-        check_number(name, value, 1)
+        require(name, value, expect.whole(1))
     if not data.is_dir():
         raise FileNotFoundError(f"--data {data} is not a folder; give the one that holds the data")
     from nearkin.io.run_folder import RunFolder

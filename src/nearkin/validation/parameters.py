@@ -1,48 +1,98 @@
-"""Checks of parameters, and groups of parameters that an estimator takes as one object."""
+"""One check of parameters: a table for an estimator or parameter group, a decorator for a function.
 
-from typing import Any, TypeVar
+A parameter is declared by a line in the table ``PARAMETERS`` of its class, which `check_parameters`
+reads, or by an argument of ``@checked(...)`` above its function; both say what it may be with
+the expectations of `nearkin.validation.expect`:
 
-import numpy as np
+>>> from nearkin.validation import expect
+>>> @checked(k=expect.whole(1), limit=expect.optional(expect.number(above=0)))
+... def visit(k, limit=None):
+...     return k
+>>> visit(True)
+Traceback (most recent call last):
+ValueError: k=True must be a whole number >= 1
+>>> visit(1, limit=0)
+Traceback (most recent call last):
+ValueError: limit=0 must be a number > 0 or None
+
+Conditions on more than one parameter, or on parameters and data, stay with the estimator.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from reprlib import Repr
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
 from sklearn.base import BaseEstimator
+
+from nearkin.validation import expect
+from nearkin.validation.expect import Expectation
+
+Table: TypeAlias = Mapping[str, Expectation]
 
 
 class ParameterGroup(BaseEstimator):
-    """Parameters that belong together. A subclass is a dataclass.
+    """Parameters that belong together. A subclass is a dataclass with a table ``PARAMETERS``.
 
     Nested names work as for estimators: ``SLNE(Softmax()).set_params(sampling__temperature=0.05)``.
     """
 
 
 GroupT = TypeVar("GroupT", bound=ParameterGroup)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def check_parameters(model: Any, prefix: str = "") -> None:
+    """Refuse parameters that are not as ``model.PARAMETERS`` expects, those of its parts too."""
+    for name, expectation in model.PARAMETERS.items():
+        value = getattr(model, name)
+        require(prefix + name, value, expectation)
+        if hasattr(value, "PARAMETERS"):
+            check_parameters(value, f"{prefix}{name}.")
+
+
+def checked(**expected: Expectation) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Check the arguments of a function before it is called."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+        unknown = expected.keys() - signature.parameters.keys()
+        if unknown:
+            raise TypeError(f"{function.__qualname__} has no parameters {sorted(unknown)}")
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            given = signature.bind(*args, **kwargs).arguments
+            for name, expectation in expected.items():
+                if name in given:
+                    require(name, given[name], expectation)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def require(name: str, value: Any, expectation: Expectation) -> None:
+    """Refuse one value that is not as expected."""
+    expected = expectation(value)
+    if expected is not None:
+        raise ValueError(f"{name}={shown(value)} must be {expected}")
 
 
 def as_group(name: str, value: Any, kind: type[GroupT]) -> GroupT:
     """A group of parameters, all of them defaults for None."""
-    if value is None:
-        return kind()
-    if not isinstance(value, kind):
-        raise ValueError(
-            f"{name}={value!r} is a {type(value).__name__}; give {kind.__name__}(...) or None"
-        )
-    return value
+    require(name, value, expect.group(kind))
+    return kind() if value is None else value
 
 
-def check_choice(name: str, value: Any, choices: Any) -> None:
-    """Refuse a parameter value that is not one of `choices`."""
-    if value not in list(choices):  # what cannot be hashed can be compared
-        raise ValueError(
-            f"{name}={value!r} is not known; use one of {', '.join(map(repr, choices))}"
-        )
-
-
-def check_number(
-    name: str, value: Any, low: float, *, open_low: bool = False, whole: bool = False
-) -> None:
-    """Refuse a parameter that is not a finite number of at least (or, if open, above) `low`.
-
-    A `whole` one has an integer's type, too: it becomes the size of an array.
-    """
-    right = isinstance(value, int | np.integer if whole else int | float | np.number)
-    if not right or not np.isfinite(value) or value < low or (open_low and value == low):
-        kind = "a whole number" if whole else "a number"
-        raise ValueError(f"{name}={value!r} must be {kind} {'>' if open_low else '>='} {low}")
+def shown(value: Any) -> str:
+    """A value for an error message: one line of limited length."""
+    limits = Repr()
+    limits.maxstring = limits.maxother = limits.maxlong = 80
+    try:
+        return " ".join(limits.repr(value).split())
+    except ValueError:  # an integer of too many digits
+        return f"<{type(value).__name__}>"

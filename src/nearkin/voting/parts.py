@@ -1,6 +1,5 @@
 """Learners and preprocessing as parts of a larger estimator: copied, seeded, fitted, asked."""
 
-from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -58,19 +57,6 @@ def learn(
         return learner.fit(rows, y, neighbors=neighbors, **also)
     chosen = slice(None) if held is None else ~held
     return learner.fit(rows[chosen], np.asarray(y)[chosen])
-
-
-def check_part(name: str, part: Any, method: str, example: str) -> None:
-    """Refuse what cannot do a part's work, before any work is done."""
-    if part is None:
-        return
-    if isinstance(part, type):
-        raise ValueError(f"{name} is the class {part.__name__}; give an object, {part.__name__}()")
-    if not callable(getattr(part, method, None)):
-        raise ValueError(
-            f"{name}={short(part)} is a {type(part).__name__}, which has no method {method!r}; "
-            f"give {example}, another object with that method, or None"
-        )
 
 
 def check_calibration(calibration: Any) -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.validation.parameters import check_choice, check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]
 
@@ -81,11 +82,16 @@ class Vote:
     kind: VoteName
     sharpness: float | None = None  # power, temperature or number of voters
 
+    PARAMETERS: ClassVar[Table] = {
+        "kind": expect.choice(*KINDS),
+        "sharpness": expect.number(above=0),
+    }
+
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
         if self.sharpness is None:
-            object.__setattr__(self, "sharpness", DEFAULT_SHARPNESS[self.kind])
-        check_number("sharpness", self.sharpness, 0, open_low=True)
+            default = DEFAULT_SHARPNESS.get(str(self.kind), 1.0)
+            object.__setattr__(self, "sharpness", default)
+        check_parameters(self)
 
     def tally(self, scores: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
         """Sum the votes of each row's neighbours by class; a score of −inf has no vote.
@@ -102,6 +108,12 @@ class Vote:
         tally = votes.reshape(len(scores), n_classes).astype(np.float32)
         _rank_voteless_last(tally, labels, absent)
         return tally
+
+
+def known_vote(value: Any) -> str | None:
+    """Whether there is such a vote, or it is to be chosen: see `nearkin.validation.parameters`."""
+    named = None if isinstance(value, Vote) else expect.choice("auto", *KINDS)(value)
+    return named and f"{named}, or a Vote such as Vote('power', 3)"
 
 
 def _rank_voteless_last(

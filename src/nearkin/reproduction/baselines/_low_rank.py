@@ -7,7 +7,6 @@ steps are selected on held-out rows.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 from nearkin.learning.holdout import sample
 from nearkin.preprocessing import pca
 from nearkin.reproduction.baselines._early_stopping import Best, Quality
-from nearkin.validation.parameters import check_choice, check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -48,18 +48,14 @@ class Found:
     steps: int
 
 
-def check_parameters(model: Any) -> None:
-    """Validate the counts, and `rank` and `step_size`, which may be "auto"."""
-    if isinstance(model.rank, str):
-        check_choice("rank", model.rank, ["auto"])
-    else:
-        check_number("rank", model.rank, 1, whole=True)
-    if isinstance(model.step_size, str):
-        check_choice("step_size", model.step_size, ["auto"])
-    else:
-        check_number("step_size", model.step_size, 0, open_low=True)
-    for name in ("batch_size", "max_iter"):
-        check_number(name, getattr(model, name), 1, whole=True)
+# Of all estimators that learn W of low rank.
+PARAMETERS: Table = {
+    "rank": expect.either(expect.whole(1), expect.choice("auto")),
+    "step_size": expect.either(expect.number(above=0), expect.choice("auto")),
+    "batch_size": expect.whole(1),
+    "max_iter": expect.whole(1),
+    "random_state": expect.seed,
+}
 
 
 def principal_start(rows: Array, labels: Labels, rank: int, rng: np.random.Generator) -> Array:

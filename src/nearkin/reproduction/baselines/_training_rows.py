@@ -12,7 +12,6 @@ from sklearn.utils.validation import validate_data
 from nearkin.learning.holdout import sample
 from nearkin.preprocessing.pca import row_blocks
 from nearkin.validation.arrays import classes_of
-from nearkin.validation.parameters import check_number
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -31,7 +30,6 @@ def limited_rows(model: Any, rows: Array, labels: Labels) -> tuple[Array, Labels
     model.n_rows_ = len(rows)
     if model.max_rows is None:
         return rows, labels
-    check_number("max_rows", model.max_rows, 2, whole=True)
     if len(rows) <= model.max_rows:
         return rows, labels
     warnings.warn(

@@ -9,7 +9,7 @@ P_q come along, and the impostors n are rows of the batch. The targets are the k
 own class: fixed, by plain distance, or dynamic, under the present W.
 """
 
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +20,8 @@ from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.vectors import jit
 from nearkin.reproduction.baselines._early_stopping import HeldOut, metric_quality
 from nearkin.reproduction.baselines._low_rank import (
+    PARAMETERS,
     Problem,
-    check_parameters,
     principal_start,
     search,
 )
@@ -33,7 +33,8 @@ from nearkin.reproduction.baselines._training_rows import (
     rms_length,
 )
 from nearkin.reproduction.baselines.lmnn import target_pairs
-from nearkin.validation.parameters import check_choice, check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -86,6 +87,13 @@ class KNNMetric(LearnedMetric, BaseEstimator):
     (150, 2)
     """
 
+    PARAMETERS: ClassVar[Table] = {
+        **PARAMETERS,
+        "n_neighbors": expect.whole(1),
+        "targets": expect.choice("dynamic", "fixed"),
+        "max_rows": expect.optional(expect.whole(2)),
+    }
+
     def __init__(
         self,
         n_neighbors: int = 3,
@@ -110,8 +118,6 @@ class KNNMetric(LearnedMetric, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn W by stochastic gradient descent from the principal directions."""
         check_parameters(self)
-        check_number("n_neighbors", self.n_neighbors, 1, whole=True)
-        check_choice("targets", self.targets, ["dynamic", "fixed"])
         rows, labels = limited_rows(self, *labelled_rows(self, X, y)[:2])
         rng = generator(self.random_state)
         held = HeldOut(rows, labels, rng)

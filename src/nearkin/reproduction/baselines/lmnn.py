@@ -9,7 +9,7 @@ inside the margin) at regular intervals; in between only the impostors found are
 """
 
 import warnings
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,8 @@ from nearkin.neighbors import nearest
 from nearkin.reproduction.baselines._early_stopping import Best, HeldOut, metric_quality
 from nearkin.reproduction.baselines._metric import LearnedMetric
 from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, limited_rows
-from nearkin.validation.parameters import check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]
 Pairs = NDArray[np.int64]
@@ -76,6 +77,19 @@ class LMNN(LearnedMetric, BaseEstimator):
     True
     """
 
+    PARAMETERS: ClassVar[Table] = {
+        "n_neighbors": expect.whole(1),
+        "weight": expect.number(0, 1),
+        "max_iter": expect.whole(1),
+        "tol": expect.number(0),
+        "refresh": expect.whole(1),
+        "max_impostors": expect.whole(1),
+        "max_rows": expect.optional(expect.whole(2)),
+        "early_stopping": expect.flag,
+        "random_state": expect.seed,
+        "verbose": expect.verbosity,
+    }
+
     def __init__(
         self,
         n_neighbors: int = 3,
@@ -103,12 +117,7 @@ class LMNN(LearnedMetric, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn L by gradient descent from the identity, scaled to mean target distance one."""
-        for name in ("n_neighbors", "max_iter", "refresh", "max_impostors"):
-            check_number(name, getattr(self, name), 1, whole=True)
-        check_number("tol", self.tol, 0)
-        check_number("weight", self.weight, 0)
-        if self.weight > 1:
-            raise ValueError(f"weight={self.weight!r} must lie between 0 and 1")
+        check_parameters(self)
         rows, labels = limited_rows(self, *labelled_rows(self, X, y)[:2])
         held = HeldOut(rows, labels, generator(self.random_state)) if self.early_stopping else None
         if held is not None and len(held.queries):

@@ -8,7 +8,7 @@ and W, a d×D matrix, maximises the mean of ln p(y|x) over the training rows.
 """
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,12 +20,13 @@ from nearkin.native.blas import serial_blas
 from nearkin.preprocessing.pca import row_blocks
 from nearkin.reproduction.baselines._early_stopping import HeldOut, Quality
 from nearkin.reproduction.baselines._low_rank import (
+    PARAMETERS,
     Problem,
-    check_parameters,
     principal_start,
     search,
 )
 from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, rms_length
+from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -68,6 +69,8 @@ class NCM(ClassifierMixin, BaseEstimator):
     >>> bool(model.score(X[1500:], y[1500:]) > 0.9), model.predict_proba(X[:2]).shape
     (True, (2, 10))
     """
+
+    PARAMETERS: ClassVar[Table] = PARAMETERS
 
     def __init__(
         self,

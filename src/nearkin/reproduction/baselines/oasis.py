@@ -11,7 +11,7 @@ earlier steps of the block add Σ τ_a (x_a·x_b)(v_a·v_b) to them. The result 
 steps.
 """
 
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,8 @@ from nearkin.native.vectors import jit
 from nearkin.reproduction.baselines._early_stopping import Best, HeldOut, Quality
 from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, rms_length
 from nearkin.similarity import BilinearSimilarity
-from nearkin.validation.parameters import check_choice, check_number
+from nearkin.validation import expect
+from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -68,6 +69,12 @@ class OASIS(BilinearSimilarity, BaseEstimator):
     True
     """
 
+    PARAMETERS: ClassVar[Table] = {
+        "C": expect.either(expect.number(above=0), expect.choice("auto")),
+        "max_steps": expect.whole(1),
+        "random_state": expect.seed,
+    }
+
     def __init__(
         self,
         *,
@@ -81,11 +88,7 @@ class OASIS(BilinearSimilarity, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn `matrix_` by online steps from the identity."""
-        check_number("max_steps", self.max_steps, 1, whole=True)
-        if isinstance(self.C, str):
-            check_choice("C", self.C, ["auto"])
-        else:
-            check_number("C", self.C, 0, open_low=True)
+        check_parameters(self)
         rows, labels, _ = labelled_rows(self, X, y)
         rng = generator(self.random_state)
         held = HeldOut(rows, labels, rng)
