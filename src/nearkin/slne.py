@@ -59,6 +59,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         Early stopping: hold out this share of the rows (at most 5,000), keep the matrix of the
         epoch that votes best on them and, unless `tol` is 0, stop after five epochs without a
         better one. 0: no early stopping.
+    average : bool
+        Polyak averaging: `matrix_` is the mean of the iterates, later ones weighted more. Less
+        noise, and more epochs do less harm.
     constraint : Constraint, optional
         Keep M symmetric, positive semidefinite, of low rank or at its norm.
     warm_start : bool
@@ -108,6 +111,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         "max_epochs": expect.whole(1),
         "tol": expect.number(0),
         "validation_fraction": expect.number(0, below=1),
+        "average": expect.flag,
         "constraint": expect.group(Constraint),
         "warm_start": expect.flag,
         "execution": expect.group(Execution),
@@ -126,6 +130,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         max_epochs: int = 20,
         tol: float = 1e-3,
         validation_fraction: float = 0.0,
+        average: bool = True,
         constraint: Constraint | None = None,
         warm_start: bool = False,
         execution: Execution | None = None,
@@ -137,6 +142,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         self.max_epochs = max_epochs
         self.tol = tol
         self.validation_fraction = validation_fraction
+        self.average = average
         self.constraint = constraint
         self.warm_start = warm_start
         self.execution = execution
@@ -226,7 +232,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         state = TrainingState(self.history_)
 
         def validate() -> float | None:
-            return holdout.accuracy(rows, labels, trainer.matrix) if holdout else None
+            return holdout.accuracy(rows, labels, trainer.learned) if holdout else None
 
         inputs = self._inputs(trainer) | {"X": all_rows, "y": Digest(labels)}
         checkpoints = CheckpointWriter(folder, inputs, trainer, state)
@@ -302,7 +308,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def settings(self) -> dict[str, Any]:
         """The parameters that decide what is learned, to be compared before a fit is resumed."""
-        names = "n_neighbors", "step_size", "tol", "validation_fraction"
+        names = "n_neighbors", "step_size", "tol", "validation_fraction", "average"
         execution = self._execution.get_params()
         return (
             {name: getattr(self, name) for name in names}
@@ -348,7 +354,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
         stages = fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
-            early_stopping=self.validation_fraction > 0, spectral=self._constraint.spectral,
+            early_stopping=self.validation_fraction > 0, average=self.average, spectral=self._constraint.spectral,
             quantized=self._quantizes(n, D),
         )  # fmt: skip
         if isinstance(neighbors, Neighborhoods):
@@ -418,6 +424,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             constraint=self._constraint,
             order=self._execution.order,
             quantize=self._quantizes(*rows.shape),
+            average=self.average,
             seed=seed,
         )
         proceed = self.warm_start and hasattr(self, "matrix_") if proceed is None else proceed
@@ -461,7 +468,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             checkpoints.write()
         except KeyboardInterrupt:
             # Perhaps within a step: good enough to use, not to go on from, so it is not written.
-            trainer.project()
+            trainer.project(trainer.matrix)
             self._publish(trainer)
             self.interrupted_ = True
             warnings.warn(
@@ -474,7 +481,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             self.matrix_, self.n_epochs_ = state.best_matrix, state.best_epochs
 
     def _publish(self, trainer: Trainer) -> None:
-        self.matrix_, self.n_epochs_, self.t_ = trainer.matrix, trainer.epochs, trainer.t0
+        self.matrix_, self.n_epochs_, self.t_ = trainer.learned, trainer.epochs, trainer.t0
 
     def _epoch(self, trainer: Trainer) -> dict[str, float]:
         began = time.perf_counter()

@@ -91,4 +91,4 @@ def _epoch(
     trainer.matrix = member.matrix * np.float32(member.weight)
     trainer.offsets = others
     trainer.epoch()
-    return trainer.matrix / np.float32(member.weight)
+    return trainer.learned / np.float32(member.weight)

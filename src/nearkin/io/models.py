@@ -34,6 +34,8 @@ CLASSES = {
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.classifier",
     "Preprocess": "nearkin.preprocessing.preprocess",
+    "UnitLength": "nearkin.preprocessing.unit_length",
+    "WithinClassWhitening": "nearkin.preprocessing.within_class",
     "FourierFeatures": "nearkin.preprocessing.fourier",
     "LLC": "nearkin.images.llc",
     "Codebook": "nearkin.images.codebook",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io.run_folder import RunFolder
+from nearkin.learning.averaging import IterateMean
 from nearkin.learning.trainer import Progress, Trainer
 
 PATIENCE = 5  # epochs without a better held-out accuracy, as in scikit-learn's SGD
@@ -41,7 +42,7 @@ class TrainingState:
         self.since_best += 1
         if record["validation"] > self.best:
             self.best, self.since_best = record["validation"], 0
-            self.best_matrix, self.best_epochs = learner.matrix.copy(), learner.epochs
+            self.best_matrix, self.best_epochs = learner.learned.copy(), learner.epochs
         self.stopped = tol > 0 and self.since_best >= PATIENCE
 
 
@@ -66,6 +67,8 @@ class CheckpointWriter:
         learner.epochs, learner.taken = notes["epochs"], notes["taken"]
         learner.initial_norm = notes["initial_norm"]
         learner.progress = Progress(**notes["progress"])
+        if "mean" in arrays:
+            learner.mean = IterateMean(np.array(arrays["mean"]), notes["averaged"])
         best = np.array(arrays["best_matrix"]) if "best_matrix" in arrays else None
         vars(self.state).update(notes["state"], best_matrix=best)
 
@@ -81,11 +84,14 @@ class CheckpointWriter:
         best = state.pop("best_matrix")
         if best is not None:
             arrays["best_matrix"] = best
+        if learner.mean.matrix is not None:
+            arrays["mean"] = learner.mean.matrix
         notes = {
             "epochs": learner.epochs,
             "taken": learner.taken,
             "initial_norm": learner.initial_norm,
             "progress": asdict(learner.progress),
+            "averaged": learner.mean.count,
             "state": state,
         }
         self.folder.write(_PART, self.inputs, arrays, notes)

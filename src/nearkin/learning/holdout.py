@@ -14,9 +14,8 @@ from scipy import sparse
 from nearkin.native.blas import multiply_into
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
-from nearkin.voting import votes
+from nearkin.voting.choice import Ballot, ChosenVote, choose
 from nearkin.voting.lists import padded
-from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
 
@@ -67,12 +66,12 @@ class HoldOut:
         queries = rows[self.held]
         products = np.empty_like(queries)
         multiply_into(products, queries, matrix)
-        return self.choose_vote(pair_scores(products, rows, self.voters), labels)[1]
+        return self.choose_vote(pair_scores(products, rows, self.voters), labels).accuracy
 
-    def choose_vote(self, scores: Array, labels: NDArray[np.integer]) -> tuple[Vote, float]:
-        """The vote that is best for these scores of the voters, and its accuracy."""
+    def choose_vote(self, scores: Array, labels: NDArray[np.integer]) -> ChosenVote:
+        """The vote that is best for these scores of the voters."""
         n_classes = int(labels.max()) + 1
-        return votes.choose(scores, labels[self.voters], labels[self.held], n_classes)
+        return choose(Ballot(scores, labels[self.voters], labels[self.held], n_classes))
 
     def training_lists(self, neighbors: NeighborLists) -> NeighborLists:
         """The lists for learning: held-out rows have none and are in nobody's."""

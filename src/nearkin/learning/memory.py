@@ -36,6 +36,7 @@ def fit_bytes(
     index: str = "auto",
     ready_lists: bool = False,
     early_stopping: bool = False,
+    average: bool = False,
     spectral: bool = False,
     quantized: bool = False,
 ) -> Stages:
@@ -51,7 +52,7 @@ def fit_bytes(
     stages = {} if ready_lists else {"neighbours": search_bytes(rows, dims, k, index) + extra}
     stages["graph"] = lists + GRAPH_BYTES * rows * k + extra
     block = min(BLOCK, rows)
-    matrices = 4 * (2 + early_stopping + 4 * spectral) * dims**2
+    matrices = 4 * (2 + early_stopping + 2 * average + 4 * spectral) * dims**2
     blocks = 4 * block * (9 * dims + 4 * block)
     edges = 4 * DEGREE * rows * k
     copy = quantized_bytes(rows, dims) if quantized else 0

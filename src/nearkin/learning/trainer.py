@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.learning.averaging import ITERATES_AN_EPOCH, MIN_BLOCKS, IterateMean
 from nearkin.learning.blocks import BLOCK, Block
 from nearkin.learning.constraints import Constraint
 from nearkin.learning.execution import Order
@@ -50,6 +51,7 @@ class Hyperparameters:
     constraint: Constraint
     order: Order
     quantize: bool
+    average: bool
     seed: int
 
 
@@ -81,6 +83,7 @@ class Trainer:
     taken: int | None = None
     visits: NDArray[np.int64] | None = None
     progress: Progress = field(default_factory=Progress)
+    mean: IterateMean = field(default_factory=IterateMean)
     between: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -97,6 +100,14 @@ class Trainer:
         self.pipelined = not s.constraint.per_step
         block = min(BLOCK, len(self.X))
         self.superblock = PIPELINE_BLOCK * superblock_blocks(D) if self.pipelined else block
+        if s.average:
+            blocks = len(self.X) // (PIPELINE_BLOCK * ITERATES_AN_EPOCH)
+            self.superblock = min(self.superblock, PIPELINE_BLOCK * max(MIN_BLOCKS, blocks))
+
+    @property
+    def learned(self) -> Array:
+        """The result so far: the last iterate, or their mean."""
+        return self.matrix if self.mean.matrix is None else self.mean.matrix
 
     def epoch(self) -> tuple[float, float]:
         """Visit every usable row once; return the share that violated and the mean loss."""
@@ -108,10 +119,14 @@ class Trainer:
             at.row, at.violations, at.loss = part.stop, at.violations + v, at.loss + lost
             at.since += self.superblock
             if self.settings.constraint.due(at.since, self.X.shape[1]):
-                self.project()
+                self.project(self.matrix)
                 at.since = 0
+            if self.settings.average:
+                self.mean.add(self.matrix)
             self.between()
-        self.project()
+        self.project(self.matrix)
+        if self.mean.matrix is not None:  # of matrices of low rank, or of one norm, it has neither
+            self.project(self.mean.matrix)
         self.taken = self.t0 + self.n_visits if self.taken is not None else None
         self.epochs += 1
         self.progress = Progress()
@@ -185,7 +200,7 @@ class Trainer:
         violations, loss, alpha = self._in_order(block)
         self._update(block, alpha)
         if self.settings.constraint.normalize and alpha == 1.0:  # not known from step to step
-            self._rescale()
+            self._rescale(self.matrix)
         return violations, loss
 
     def _visit(  # type: ignore[no-untyped-def]
@@ -232,14 +247,14 @@ class Trainer:
         multiply_into(M, weighted, V, scale=alpha / 2, keep=alpha, left_transposed=True)
         multiply_into(M, V, weighted, scale=alpha / 2, keep=1, left_transposed=True)
 
-    def project(self) -> None:
-        """Restore what the constraint promises of M, if it is still finite."""
-        if np.isfinite(self.matrix).all():
-            self.settings.constraint.project(self.matrix)
+    def project(self, matrix: Array) -> None:
+        """Restore what the constraint promises of a matrix, if it is still finite."""
+        if np.isfinite(matrix).all():
+            self.settings.constraint.project(matrix)
             if self.settings.constraint.normalize:
-                self._rescale()
+                self._rescale(matrix)
 
-    def _rescale(self) -> None:
-        norm = np.linalg.norm(self.matrix)
+    def _rescale(self, matrix: Array) -> None:
+        norm = np.linalg.norm(matrix)
         if norm > 0:
-            self.matrix *= np.float32(self.initial_norm / norm)
+            matrix *= np.float32(self.initial_norm / norm)

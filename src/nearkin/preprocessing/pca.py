@@ -49,13 +49,19 @@ def principal_directions(
     return _fix_signs(directions), variances
 
 
-def _by_covariance(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
-    D = X.shape[1]
-    scatter = np.zeros((D, D))
+def scatter(X: Any, centre: Array) -> NDArray[np.float64]:
+    """Return the sum of the outer products of the centred rows, a D×D array."""
+    total = np.zeros((X.shape[1], X.shape[1]))
     for _, block in row_blocks(X):
         centred = block - centre
-        scatter += centred.T @ centred
-    values, vectors = linalg.eigh(scatter / X.shape[0], subset_by_index=(D - n, D - 1))
+        total += centred.T @ centred
+    return total
+
+
+def _by_covariance(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
+    D = X.shape[1]
+    covariance = scatter(X, centre) / X.shape[0]
+    values, vectors = linalg.eigh(covariance, subset_by_index=(D - n, D - 1))
     return vectors[:, ::-1].T.astype(np.float32), _clip_negative(values[::-1])
 
 

@@ -1,25 +1,19 @@
 """Preprocess: centre, PCA, fractional whitening, unit length."""
 
-import os
-from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearkin.io.atomic import atomic_write
-from nearkin.io.rows import write_all
-from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
+from nearkin.preprocessing.linear import Array, LinearPreprocessing
 from nearkin.validation import expect
-from nearkin.validation.parameters import Table, check_parameters, checked
+from nearkin.validation.parameters import Table, check_parameters
 
 
-class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Preprocess(LinearPreprocessing):
     """Centre rows, rotate them to principal directions, whiten, scale to unit length.
 
     Component i is scaled by ``variance_i ** (-whitening / 2)``: 0 leaves the data as it is, 1
@@ -97,72 +91,23 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._n_features_out = n
         return self
 
-    @checked(out=expect.optional(expect.path))
-    def transform(
-        self, X: ArrayLike, out: str | os.PathLike[str] | None = None
-    ) -> NDArray[np.float32]:
-        """Return the preprocessed rows; with `out`, as a memory map of that ``.npy`` file."""
-        check_is_fitted(self)
-        rows = self._rows(X, reset=False)
-        shape = rows.shape[0], len(self.directions_)
-        if out is None:
-            made = np.empty(shape, np.float32)
-            for lo, block in self._blocks(rows):
-                made[lo : lo + len(block)] = block
-            return made
-        with atomic_write(out) as temporary:
-            write_all(temporary, shape, np.float32, (block for _, block in self._blocks(rows)))
-        return np.load(out, mmap_mode="r")
+    def truncated(self, n_components: int) -> "Preprocess":
+        """A fitted copy that keeps only the first principal directions."""
+        copy = clone(self).set_params(n_components=n_components)
+        vars(copy).update({k: v for k, v in vars(self).items() if k.endswith("_") or k[0] == "_"})
+        copy.directions_, copy.variances_ = (
+            self.directions_[:n_components],
+            self.variances_[:n_components],
+        )
+        copy._n_features_out = n_components
+        return copy
 
-    def _blocks(self, rows: Any) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Preprocessed rows, a block at a time, each with the number of its first row."""
+    def linear_map(self) -> Array:
+        """The principal directions, each scaled by its whitening."""
         # A direction without variance is rounding noise, which whitening would amplify.
         floor = np.float32(1e-7) * self.variances_.max()
         with np.errstate(divide="ignore"):
             scale = self.variances_ ** np.float32(-self.whitening / 2)
         if self.whitening:
             scale = np.where(self.variances_ > floor, scale, 0)
-        directions = self.directions_ * scale[:, None]
-        for lo, block in pca.row_blocks(rows):
-            part = project_rows(block - self.mean_, directions)
-            if self.unit_length:
-                length = np.linalg.norm(part, axis=1, keepdims=True)
-                part /= np.where(length > 0, length, 1)
-            yield lo, part
-
-    def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
-        # float16 is accepted: blocks are converted one by one, not the whole array.
-        rows = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], reset=reset
-        )
-        if self.power == 1:
-            return rows
-        if sparse.issparse(rows):
-            if not rows.has_canonical_format:  # the power of a sum, not the sum of powers
-                rows = rows.copy()
-                rows.sum_duplicates()
-            return type(rows)(
-                (_signed_power(rows.data, self.power), rows.indices, rows.indptr), rows.shape
-            )
-        return _PowerView(rows, self.power)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        return tags
-
-
-class _PowerView:
-    """A view of rows that applies the power as blocks are read, without a copy of the whole."""
-
-    def __init__(self, rows: NDArray[Any], power: float) -> None:
-        self.rows, self.power, self.shape = rows, power, rows.shape
-
-    def __getitem__(self, part: Any) -> NDArray[np.float32]:
-        return _signed_power(self.rows[part], self.power)
-
-
-def _signed_power(entries: NDArray[Any], power: float) -> NDArray[np.float32]:
-    entries = np.asarray(entries, np.float32)
-    return np.sign(entries) * np.abs(entries) ** np.float32(power)
+        return self.directions_ * scale[:, None]

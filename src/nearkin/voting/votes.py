@@ -1,6 +1,6 @@
 """Soft votes (Eq. 9): how much each neighbour counts, given its similarity."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -62,13 +62,29 @@ DEFAULT_SHARPNESS = {"similarity": 1.0, "power": 4.0, "softmax": 0.05, "top": 10
 
 @dataclass(frozen=True)
 class Vote:
-    """A kind of vote and its sharpness.
-
-    ``similarity``: the paper's, votes are the similarities; ``power``: sign(s)·|s|^sharpness;
-    ``softmax``: exp(s / sharpness); ``top``: one vote each for the `sharpness` most similar.
+    """How neighbours, and class means, vote.
 
     Where no similarity in a row is positive, as with minus distances, ``similarity`` and ``power``
     are shifted to start just below the least of them.
+
+    Parameters
+    ----------
+    kind : {"similarity", "power", "softmax", "top"}
+        ``similarity``: the paper's, votes are the similarities; ``power``: sign(s)·|s|^sharpness;
+        ``softmax``: exp(s / sharpness); ``top``: one vote each for the `sharpness` most similar.
+    sharpness : float, optional
+        Power, temperature or number of voters.
+    csls : float
+        Some rows are similar to everything near them and outvote the right ones. From each stored
+        row's score this share of its mean similarity to its 50 nearest rows is taken off.
+    class_weight : float
+        Share of the class means in the vote, the neighbours have the rest: probabilities are
+        ``(1 − w)·votes + w·softmax(s(x, m_c) / class_temperature)``, m_c the mean of the rows of
+        class c, scaled to unit length.
+    class_temperature : float
+    smoothing : float
+        Share that is dealt out evenly to all classes: a class without a voter is improbable, not
+        impossible.
 
     Examples
     --------
@@ -80,11 +96,19 @@ class Vote:
     """
 
     kind: VoteName
-    sharpness: float | None = None  # power, temperature or number of voters
+    sharpness: float | None = None
+    csls: float = 0.0
+    class_weight: float = 0.0
+    class_temperature: float = 1.0
+    smoothing: float = 0.0
 
     PARAMETERS: ClassVar[Table] = {
         "kind": expect.choice(*KINDS),
         "sharpness": expect.number(above=0),
+        "csls": expect.number(0),
+        "class_weight": expect.number(0, 1),
+        "class_temperature": expect.number(above=0),
+        "smoothing": expect.number(0, 1),
     }
 
     def __post_init__(self) -> None:
@@ -92,6 +116,15 @@ class Vote:
             default = DEFAULT_SHARPNESS.get(str(self.kind), 1.0)
             object.__setattr__(self, "sharpness", default)
         check_parameters(self)
+
+    def combine(self, tally: Array, class_scores: Array | None) -> Array:
+        """Votes of the neighbours and of the class means: probabilities, or the tally alone."""
+        if not self.class_weight and not self.smoothing:
+            return tally
+        shares = (1 - self.class_weight) * probabilities(tally)
+        if class_scores is not None:
+            shares += self.class_weight * class_shares(class_scores, self.class_temperature)
+        return (1 - self.smoothing) * shares + self.smoothing / shares.shape[1]
 
     def tally(self, scores: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
         """Sum the votes of each row's neighbours by class; a score of −inf has no vote.
@@ -128,58 +161,6 @@ def _rank_voteless_last(
     tally[rows] = np.where(voteless, -np.inf, tally[rows])
 
 
-def candidates(scores: Array) -> list[Vote]:
-    """Candidate votes for such scores; temperatures are multiples of their spread."""
-    seen = scores[np.isfinite(scores)]
-    spread = float(seen.std()) if seen.size else 1.0
-    temperatures = [spread * f for f in (0.05, 0.1, 0.2, 0.4, 0.8) if 0 < spread < np.inf]
-    tops = [n for n in (1, 3, 5, 7, 10, 15, 20, 30, 50) if n <= scores.shape[1]]
-    return [
-        Vote("similarity"),
-        *(Vote("power", p) for p in (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)),
-        *(Vote("softmax", t) for t in temperatures),
-        *(Vote("top", float(n)) for n in tops),
-    ]
-
-
-def choose(
-    scores: Array,
-    labels: NDArray[np.integer],
-    truth: NDArray[np.integer],
-    n_classes: int,
-    among: Iterable[Vote] | None = None,
-) -> tuple[Vote, float]:
-    """Select the vote that predicts `truth` best; ties in accuracy are broken by likelihood.
-
-    Returns
-    -------
-    vote, accuracy
-    """
-    votes = candidates(scores) if among is None else list(among)
-    results = [(quality(vote, scores, labels, truth, n_classes), vote) for vote in votes]
-    (accuracy, _), best = max(results, key=lambda result: result[0])
-    return best, accuracy
-
-
-def quality(
-    vote: Vote,
-    scores: Array,
-    labels: NDArray[np.integer],
-    truth: NDArray[np.integer],
-    n_classes: int,
-) -> tuple[float, float]:
-    """Accuracy of a vote, and the mean log likelihood of the truth under its shares."""
-    right, likelihood = 0, 0.0
-    block = max(1, (1 << 24) // n_classes)
-    for lo in range(0, len(scores), block):
-        part = slice(lo, lo + block)
-        votes = vote.tally(scores[part], labels[part], n_classes)
-        right += int((votes.argmax(axis=1) == truth[part]).sum())
-        p = np.take_along_axis(probabilities(votes), truth[part, None], axis=1)
-        likelihood += float(np.log(np.maximum(p, 1e-4)).sum())
-    return right / len(scores), likelihood / len(scores)
-
-
 def probabilities(votes: Array) -> Array:
     """Votes as probabilities in the same order; −inf has probability 0.
 
@@ -196,3 +177,9 @@ def probabilities(votes: Array) -> Array:
     total = shares.sum(axis=1, keepdims=True)
     even = (finite / finite.sum(axis=1, keepdims=True)).astype(np.float32)
     return np.where(total > 0, shares / np.where(total > 0, total, 1), even)
+
+
+def class_shares(scores: Array, temperature: float) -> Array:
+    """Softmax of the scores of the class means; a class without one (−inf) has none."""
+    shares = _softmax(scores, temperature)
+    return shares / shares.sum(axis=1, keepdims=True)

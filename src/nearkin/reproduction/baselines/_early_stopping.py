@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nearkin.learning.holdout import held_out, sample
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.neighbors import nearest
-from nearkin.voting import votes
+from nearkin.voting.choice import Ballot, candidates, choose
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -48,8 +48,9 @@ class HeldOut:
         if not len(self.queries):
             return None
         seen = scores(self.queries, self.stored, self.lists)
-        usual = [v for v in votes.candidates(seen) if v.kind in ("softmax", "top")]
-        return max(votes.quality(v, seen, self.labels, self.truth, self.n_classes) for v in usual)
+        usual = [v for v in candidates(seen) if v.kind in ("softmax", "top")]
+        best = choose(Ballot(seen, self.labels, self.truth, self.n_classes), usual)
+        return best.accuracy, -best.log_loss
 
 
 def metric_quality(held: HeldOut, L: Array) -> Quality | None:

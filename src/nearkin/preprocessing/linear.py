@@ -1,0 +1,99 @@
+"""What preprocessings that map rows linearly share: power, centring, the map, unit length."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearkin.io.atomic import atomic_write
+from nearkin.io.rows import write_all
+from nearkin.native.blas import project_rows
+from nearkin.preprocessing import pca
+from nearkin.validation import expect
+from nearkin.validation.parameters import checked
+
+Array = NDArray[np.float32]
+
+
+class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Rows to rows: signed power, centring, a linear map, unit length. Subclasses fit the map."""
+
+    power: float
+    unit_length: bool
+    mean_: Array
+
+    @abstractmethod
+    def linear_map(self) -> Array | None:
+        """The (columns after, columns before) matrix that centred rows are multiplied by."""
+
+    @checked(out=expect.optional(expect.path))
+    def transform(
+        self, X: ArrayLike, out: str | os.PathLike[str] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the preprocessed rows; with `out`, as a memory map of that ``.npy`` file."""
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        shape = rows.shape[0], self._n_features_out
+        if out is None:
+            made = np.empty(shape, np.float32)
+            for lo, block in self._blocks(rows):
+                made[lo : lo + len(block)] = block
+            return made
+        with atomic_write(out) as temporary:
+            write_all(temporary, shape, np.float32, (block for _, block in self._blocks(rows)))
+        return np.load(out, mmap_mode="r")
+
+    def _blocks(self, rows: Any) -> Iterator[tuple[int, Array]]:
+        """Preprocessed rows, a block at a time, each with the number of its first row."""
+        directions = self.linear_map()
+        for lo, block in pca.row_blocks(rows):
+            part = block - self.mean_
+            if directions is not None:
+                part = project_rows(part, directions)
+            if self.unit_length:
+                length = np.linalg.norm(part, axis=1, keepdims=True)
+                part /= np.where(length > 0, length, 1)
+            yield lo, part
+
+    def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
+        # float16 is accepted: blocks are converted one by one, not the whole array.
+        rows = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], reset=reset
+        )
+        if self.power == 1:
+            return rows
+        if sparse.issparse(rows):
+            if not rows.has_canonical_format:  # the power of a sum, not the sum of powers
+                rows = rows.copy()
+                rows.sum_duplicates()
+            return type(rows)(
+                (_signed_power(rows.data, self.power), rows.indices, rows.indptr), rows.shape
+            )
+        return _PowerView(rows, self.power)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+class _PowerView:
+    """A view of rows that applies the power as blocks are read, without a copy of the whole."""
+
+    def __init__(self, rows: NDArray[Any], power: float) -> None:
+        self.rows, self.power, self.shape = rows, power, rows.shape
+
+    def __getitem__(self, part: Any) -> NDArray[np.float32]:
+        return _signed_power(self.rows[part], self.power)
+
+
+def _signed_power(entries: NDArray[Any], power: float) -> NDArray[np.float32]:
+    entries = np.asarray(entries, np.float32)
+    return np.sign(entries) * np.abs(entries) ** np.float32(power)

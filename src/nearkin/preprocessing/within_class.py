@@ -1,0 +1,100 @@
+"""WithinClassWhitening: what varies within classes counts less."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+from sklearn.utils.multiclass import check_classification_targets
+
+from nearkin.preprocessing import pca
+from nearkin.preprocessing.linear import Array, LinearPreprocessing
+from nearkin.validation import expect
+from nearkin.validation.arrays import check_label_count, classes_of
+from nearkin.validation.parameters import Table, check_parameters
+
+
+class WithinClassWhitening(LinearPreprocessing):
+    """Centre rows and map them by ``(S_w + λ·tr(S_w)/D·I)^(−1/2)``, then scale to unit length.
+
+    S_w is the covariance of the rows around their class means: directions in which rows of one
+    class differ are scaled down. A start for learning that knows the labels, so nothing may be
+    judged on rows that it was fitted on. Holds D×D arrays: for up to some thousands of columns.
+
+    Parameters
+    ----------
+    shrinkage : float
+        λ: the larger, the closer the map is to a plain scaling.
+    power : float
+        Signed power of every entry, applied first: see `Preprocess`.
+    unit_length : bool
+
+    Attributes
+    ----------
+    mean_ : (D,) array
+    map_ : (D, D) array
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 500)
+    >>> X = rng.normal(size=(1_000, 2)) * [9, 1] + np.outer(y, [1, 1])
+    >>> Z = WithinClassWhitening(1e-6, unit_length=False).fit_transform(X, y)
+    >>> np.round([Z[y == c].std(axis=0).mean() for c in (0, 1)], 1).tolist()
+    [1.0, 1.0]
+    """
+
+    PARAMETERS: ClassVar[Table] = {
+        "shrinkage": expect.number(above=0),
+        "power": expect.number(above=0),
+        "unit_length": expect.flag,
+    }
+
+    def __init__(
+        self, shrinkage: float = 1.0, *, power: float = 1.0, unit_length: bool = True
+    ) -> None:
+        self.shrinkage = shrinkage
+        self.power = power
+        self.unit_length = unit_length
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Compute the mean and the map from rows and their labels."""
+        check_parameters(self)
+        check_label_count(X, y)
+        rows = self._rows(X, reset=True)
+        check_classification_targets(y)
+        classes, labels = classes_of(np.asarray(y))
+        self.mean_ = pca.mean(rows)
+        covariance = within_class_scatter(rows, labels, self.mean_)
+        covariance /= max(1, rows.shape[0] - len(classes))
+        values, vectors = linalg.eigh(covariance)
+        values = np.maximum(values, 0)
+        floor = self.shrinkage * values.mean() or 1.0  # every class a single point
+        scaled = vectors * (values + floor) ** -0.5
+        self.map_ = (scaled @ vectors.T).astype(np.float32)
+        self._n_features_out = rows.shape[1]
+        return self
+
+    def linear_map(self) -> Array:
+        """The map that was fitted."""
+        return self.map_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def within_class_scatter(X: Any, labels: NDArray[np.integer], centre: Array) -> NDArray[np.float64]:
+    """Total scatter less that of the class means, both about `centre`; a D×D array."""
+    counts = np.bincount(labels).astype(np.float64)
+    sums = np.zeros((len(counts), X.shape[1]))
+    for lo, block in pca.row_blocks(X):
+        part = labels[lo : lo + len(block)]
+        order = np.argsort(part, kind="stable")
+        first = np.flatnonzero(np.diff(part[order], prepend=-1))
+        sums[part[order][first]] += np.add.reduceat(
+            (block - centre)[order], first, axis=0, dtype=np.float64
+        )
+    scaled = sums / np.sqrt(counts)[:, None]
+    return pca.scatter(X, centre) - scaled.T @ scaled

@@ -1,0 +1,94 @@
+"""The candidates: preprocessings that rows may start from, and learners to follow them.
+
+Measured on training rows of digits, USPS, letter, MNIST, Fashion-MNIST, covtype, Caltech-101 (LLC
+codes and network embeddings) and text embeddings: none is best everywhere. Groups are tried in
+turn, each derived from the best of the groups before.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+
+from nearkin.learning.sampling import AllPairs, Hardest, Softmax
+from nearkin.preprocessing import FourierFeatures, Preprocess, UnitLength, WithinClassWhitening
+
+Settings = dict[str, Any]  # keyword arguments of SLNE
+
+FIRST: Settings = {"sampling": Softmax(0.1), "n_neighbors": 100, "step_size": 0.5}
+CHANGES: list[list[Settings]] = [
+    [{"sampling": Softmax(t)} for t in (0.05, 0.2)],
+    [{"step_size": s} for s in (0.2, 1.0)],
+    [{"n_neighbors": k} for k in (50, 200)],
+]
+WIDE: list[Settings] = [
+    {"sampling": AllPairs(), "n_neighbors": 1_000, "step_size": 2.0},
+    {"sampling": Hardest(), "n_neighbors": 400, "step_size": 0.2},
+]
+
+WHITENING = (0.0, 0.25, 0.5, 0.75)
+START_COMPONENTS, COMPONENTS = 100, (25, 50, 200, 500, 1_000)
+SHRINKAGE = (0.3, 3.0)
+MAX_WITHIN_CLASS = 2_048  # columns: the map is a D×D matrix and costs D³
+BANDWIDTHS = (0.7, 1.0, 1.5)
+# Random features approximate a Gaussian kernel well only in few dimensions.
+MAX_FOURIER = 64
+
+
+class Starts:
+    """Preprocessings for data of one shape and kind."""
+
+    def __init__(self, rows: Any, kept: int, seed: int) -> None:
+        self.columns, self.kept, self.seed = rows.shape[1], kept, seed
+        self.most = min(int(0.98 * kept) or 1, self.columns)
+        self.wide = self.columns >= kept
+        self.positive = _smallest(rows) >= 0 and _varied(rows)
+
+    def plain(self) -> list[Any]:
+        """What a user has: rows as they are, by distance and by cosine."""
+        return [None, UnitLength()]
+
+    def whitened(self) -> list[Preprocess]:
+        """Principal directions, more or less whitened."""
+        n = self.most if self.wide else min(START_COMPONENTS, self.most)
+        return [Preprocess(n, whitening=w, random_state=self.seed) for w in WHITENING]
+
+    def reduced(self, best: Any) -> list[Preprocess]:
+        """The best of them with other numbers of directions."""
+        if self.wide or not isinstance(best, Preprocess):
+            return []
+        counts = {n for n in (*COMPONENTS, self.most) if n <= self.most} - {best.n_components}
+        return [clone(best).set_params(n_components=n) for n in sorted(counts)]
+
+    def powered(self, best: Any) -> list[Any]:
+        """Square roots of the entries, of counts and of outputs of rectified units."""
+        if not self.positive or best is None:
+            return []
+        return [clone(best).set_params(power=0.5)]
+
+    def within_class(self, best: Any) -> list[WithinClassWhitening]:
+        """Whitening by the covariance within classes."""
+        if self.columns > MAX_WITHIN_CLASS:
+            return []
+        power = getattr(best, "power", 1.0)
+        return [WithinClassWhitening(s, power=power) for s in SHRINKAGE]
+
+    def fourier(self, best: Any) -> list[FourierFeatures]:
+        """A non-linear similarity, for few dimensions."""
+        if not isinstance(best, Preprocess) or best.n_components > MAX_FOURIER:
+            return []
+        before = clone(best).set_params(unit_length=False)
+        n = int(np.clip(self.kept // 4, 50, 400))
+        settings = {"n_features": n, "random_state": self.seed}
+        return [FourierFeatures(before, bandwidth=b, **settings) for b in BANDWIDTHS]
+
+
+def _smallest(rows: Any) -> float:
+    return float(rows.data.min(initial=0) if sparse.issparse(rows) else rows.min())
+
+
+def _varied(rows: Any) -> bool:
+    """Whether entries are more than zeros and ones, which a power leaves as they are."""
+    sample = rows[:100].data if sparse.issparse(rows) else np.asarray(rows[:100])
+    return len(np.unique(sample)) > 2

@@ -1,0 +1,297 @@
+"""The search: candidates in groups, each judged by the votes on held-out rows.
+
+Starts are compared on a small sample with one learner, the best of them again on a larger one,
+where the learner and the vote are chosen, too (successive halving). Sample sizes and candidates
+follow from the shape of the data alone, never from the clock: the same seed chooses the same.
+"""
+
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from nearkin.io.progress_bar import track
+from nearkin.learning.execution import Execution
+from nearkin.native.blas import serial_blas
+from nearkin.native.threads import each_alone
+from nearkin.selection.candidates import CHANGES, FIRST, WIDE, Settings, Starts
+from nearkin.selection.holdout import draw_sample, draw_splits
+from nearkin.selection.options import Selection
+from nearkin.selection.scoring import SCORES
+from nearkin.selection.splits import Labels, Prepared, Split
+from nearkin.slne import SLNE
+from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
+from nearkin.voting.votes import Vote
+
+FIRST_CELLS, SECOND_CELLS = 1e6, 6e6  # rows × columns of the samples, at effort 1
+FIRST_ROWS, SECOND_ROWS = (2_000, 8_000), (4_000, 24_000)  # at least and at most
+EPOCHS, FINAL_EPOCHS, PATIENCE = 2, 8, 2
+FINALISTS = 2
+NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
+CSLS = (0.0, 0.25, 0.5)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings, and how well they do on held-out rows."""
+
+    preprocess: Any  # a transformer that is not fitted, or None
+    learner: Settings | None  # None: plain nearest neighbours
+    epochs: int
+    n_neighbors: int
+    chosen: ChosenVote
+    score: float
+
+    def similarity(self, seed: int) -> SLNE | None:
+        """The learner, not fitted."""
+        if self.learner is None:
+            return None
+        return SLNE(**self.learner, max_epochs=self.epochs, tol=0, random_state=seed)
+
+    def describe(self) -> dict[str, Any]:
+        """The candidate as plain values, for a table."""
+        return {
+            "preprocess": " ".join(repr(self.preprocess).split()),
+            "learner": None if self.learner is None else {k: str(v) for k, v in self.learner.items()},
+            "epochs": self.epochs,
+            "n_neighbors": self.n_neighbors,
+            "vote": self.chosen.vote,
+            "log_loss": self.chosen.log_loss,
+            "accuracy": self.chosen.accuracy,
+        }
+
+
+@dataclass
+class Search:
+    """Candidates on one sample of the rows."""
+
+    rows: Any
+    labels: Labels
+    groups: NDArray[np.integer] | None
+    options: Selection
+    seed: int
+    trials: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.n_classes = int(self.labels.max()) + 1
+        masks = draw_splits(self.labels, self.groups, self.seed)
+        if min(self.rows.shape) > 1_500:  # principal directions of wide rows take long
+            masks = masks[:2]
+        self.splits = [Split(self.rows, self.labels, held, self.n_classes) for held in masks]
+        self._prepared: tuple[str, list[Prepared]] = "", []
+
+    @property
+    def kept(self) -> int:
+        """Rows to learn from."""
+        return len(self.splits[0].labels)
+
+    def plain(self, preprocess: Any) -> Candidate:
+        """Plain nearest neighbours and class means."""
+        began = time.perf_counter()
+        ballot = join([prepared.ballot(None) for prepared in self._prepare(preprocess)])
+        among = [v for v in candidates(ballot.scores) if v.kind in ("softmax", "top")]
+        return self._record(self._judge(ballot, preprocess, None, 0, among), began)
+
+    def learned(self, preprocess: Any, learner: Settings, epochs: int = EPOCHS) -> Candidate:
+        """The learner after its best number of epochs."""
+        began = time.perf_counter()
+        wanted = max(NEIGHBORS, learner["n_neighbors"])
+        prepared = self._prepare(preprocess, wanted)
+        with _quiet(), serial_blas():
+            after = each_alone(lambda p: self._epochs(p, learner, epochs), prepared)
+        tried = [
+            self._judge(join(ballots), preprocess, learner, epoch)
+            for epoch, ballots in enumerate(zip(*after), start=1)
+        ]
+        if not tried:  # the first epoch diverged
+            return self.plain(preprocess)
+        return self._record(max(tried, key=_score), began)
+
+    def best(self, tried: Iterable[Candidate]) -> Candidate:
+        """The first of the best."""
+        return max(tried, key=_score)
+
+    def finish(self, best: Candidate) -> Candidate:
+        """The shortlist and the vote of a candidate, from all kinds of votes."""
+        began = time.perf_counter()
+        with _quiet(), serial_blas():
+            ballot = join(each_alone(partial(self._refitted, best), self._prepare(best.preprocess)))
+        for k in (k for k in SHORTLISTS if k <= ballot.scores.shape[1]):
+            cut = ballot.cut(k)
+            among = [replace(v, csls=w) for v in candidates(cut.scores) for w in CSLS]
+            best = max(best, self._judge(cut, best.preprocess, best.learner, best.epochs, among),
+                       key=_score)  # fmt: skip
+        return self._record(best, began)
+
+    def _refitted(self, best: Candidate, prepared: Prepared) -> Ballot:
+        """The ballot of a candidate, fitted again, with what CSLS needs."""
+        model = best.similarity(self.seed)
+        if model is None:
+            return prepared.ballot(None, csls=True)
+        lists = prepared.lists[:, : model.n_neighbors]
+        model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
+        return prepared.ballot(model.matrix_, csls=True)
+
+    def _prepare(self, preprocess: Any, k: int = NEIGHBORS) -> list[Prepared]:
+        """All splits under a preprocessing; the last is kept for the next candidate."""
+        name = f"{preprocess!r} {max(k, NEIGHBORS)}"
+        if self._prepared[0] != name:
+            self._prepared = name, []  # the last before the next
+            with serial_blas():
+                self._prepared = name, each_alone(lambda s: s.prepare(preprocess, k), self.splits)
+        return self._prepared[1]
+
+    def _epochs(self, prepared: Prepared, learner: Settings, epochs: int) -> list[Ballot]:
+        """The ballot after each epoch, until the held-out rows gain no more."""
+        after: list[Ballot] = []
+        losses: list[float] = []
+
+        def evaluate(_: int, model: SLNE) -> bool:
+            """Vote after an epoch; whether to stop."""
+            after.append(prepared.ballot(model.matrix_))
+            losses.append(self._judge(after[-1], None, None, 0).score)
+            return len(losses) - int(np.argmax(losses)) > PATIENCE
+
+        model = SLNE(
+            **learner,
+            max_epochs=epochs,
+            tol=0,
+            random_state=self.seed,
+            execution=Execution(callback=evaluate if epochs > PATIENCE else after_each(after, prepared)),
+        )
+        lists = prepared.lists[:, : learner["n_neighbors"]]
+        with suppress(FloatingPointError):
+            model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
+            if model.interrupted_:
+                raise KeyboardInterrupt
+        return after
+
+    def _judge(
+        self,
+        ballot: Ballot,
+        preprocess: Any,
+        learner: Settings | None,
+        epochs: int,
+        among: Sequence[Vote] | None = None,
+    ) -> Candidate:
+        """The candidate with its best vote."""
+        if among is None:
+            among = [v for v in candidates(ballot.scores) if v.kind == "softmax"]
+        chosen = choose(ballot, among)
+        score = SCORES[self.options.scoring](ballot, chosen)
+        return Candidate(preprocess, learner, epochs, ballot.scores.shape[1], chosen, score)
+
+    def _record(self, candidate: Candidate, began: float) -> Candidate:
+        seconds = time.perf_counter() - began
+        trial = candidate.describe() | {"rows": self.kept, "seconds": seconds}
+        self.trials.append(trial)
+        if self.options.verbose > 1:
+            print("  ".join(f"{name} {value}" for name, value in trial.items()), flush=True)
+        return candidate
+
+
+def after_each(after: list[Ballot], prepared: Prepared) -> Any:
+    """A callback that keeps the ballot of every epoch."""
+    return lambda _, model: after.append(prepared.ballot(model.matrix_))
+
+
+def select(
+    rows: Any,
+    labels: Labels,
+    groups: NDArray[np.integer] | None,
+    options: Selection,
+    seed: int,
+    preprocess: Any = "auto",
+) -> tuple[Candidate, list[dict[str, Any]]]:
+    """The best candidate for these rows, and all that were tried."""
+    trials: list[dict[str, Any]] = []
+    try:
+        first = _search(rows, labels, groups, options, seed, FIRST_CELLS, FIRST_ROWS, trials)
+        plain, starts = _starts(first, preprocess)
+        second = _search(rows, labels, groups, options, seed, SECOND_CELLS, SECOND_ROWS, trials)
+        best = _learner(second, starts, first.kept)
+        if plain.score > best.score - 0.02 * abs(best.score) or second.kept > first.kept:
+            best = second.best([best, second.plain(plain.preprocess)])
+        return second.finish(best), trials
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_summary(trials)) from None
+
+
+def _search(
+    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int, cells: float,
+    bounds: tuple[int, int], trials: list[dict[str, Any]],
+) -> Search:  # fmt: skip
+    """A search on a sample of about so many numbers."""
+    most = int(options.effort * np.clip(cells / rows.shape[1], *bounds))
+    chosen = draw_sample(labels, groups, most, seed)
+    own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
+    names, own_labels = np.unique(labels[chosen], return_inverse=True)
+    del names
+    return Search(rows[chosen], own_labels, own, options, seed, trials)
+
+
+def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]]:
+    """The best plain neighbours, and the starts that learn best."""
+    if not isinstance(preprocess, str):
+        return search.plain(preprocess), [search.learned(preprocess, FIRST)]
+    starts = Starts(search.rows, search.kept, search.seed)
+    show = search.options.verbose == 1
+    plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
+    tried = [search.learned(p, FIRST) for p in (*starts.plain()[1:], *starts.whitened())]
+    for group in (starts.reduced, starts.powered, starts.within_class, starts.fourier):
+        best = search.best(tried)
+        options = track(group(best.preprocess), group.__name__, show=show)
+        tried += [search.learned(p, FIRST) for p in options]
+    return plain, sorted(tried, key=_score, reverse=True)[:FINALISTS]
+
+
+def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
+    """The best learner, from the best start on this larger sample."""
+    if search.kept > kept:
+        starts = [search.learned(_enlarged(s.preprocess), FIRST) for s in starts]
+    best = search.best(starts)
+    groups = [[FIRST], *CHANGES]
+    for i, group in enumerate(groups):
+        options = [best.learner | change for change in group]  # type: ignore[operator]
+        epochs = FINAL_EPOCHS if i in (0, len(groups) - 1) else max(EPOCHS, best.epochs)
+        tried = [search.learned(best.preprocess, o, epochs) for o in options]
+        best = search.best([best, *tried])
+    if search.rows.shape[1] >= search.kept / 2:
+        wide = [search.learned(best.preprocess, o, FINAL_EPOCHS) for o in WIDE]
+        best = search.best([best, *wide])
+    return best
+
+
+def _enlarged(preprocess: Any) -> Any:
+    """The preprocessing for more rows than it was chosen on."""
+    return preprocess
+
+
+class _quiet(warnings.catch_warnings):
+    """Without warnings that concern a candidate, not the user's model."""
+
+    def __enter__(self) -> Any:
+        log = super().__enter__()
+        warnings.simplefilter("ignore", ConvergenceWarning)  # nothing to learn
+        warnings.filterwarnings("ignore", "interrupted in epoch")  # nothing of it is kept
+        return log
+
+
+def _score(candidate: Candidate) -> float:
+    return candidate.score
+
+
+def _summary(trials: list[dict[str, Any]]) -> str:
+    """The best candidate of an interrupted search."""
+    if not trials:
+        return "interrupted before any candidate was tried"
+    best = min(trials, key=lambda trial: trial["log_loss"])
+    shown = "  ".join(f"{name} {value}" for name, value in best.items())
+    return f"interrupted after {len(trials)} candidates; the best was {shown}"

@@ -1,0 +1,78 @@
+"""One split of the rows: prepared without the held-out ones, which are then voted on."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from nearkin.native import pairs
+from nearkin.neighbors.search import NeighborIndex
+from nearkin.preprocessing import Preprocess
+from nearkin.voting.choice import Ballot
+from nearkin.voting.class_means import class_means
+from nearkin.voting.csls import mean_similarity
+from nearkin.voting.preparation import applied
+
+Array = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+class Split:
+    """Rows to learn from and rows held out, as they were given.
+
+    Nothing that is fitted here sees the held-out rows, with labels or without.
+    """
+
+    def __init__(self, rows: Any, labels: Labels, held: NDArray[np.bool_], n_classes: int) -> None:
+        self.kept, self.queries = rows[np.flatnonzero(~held)], rows[np.flatnonzero(held)]
+        self.labels, self.truth = labels[~held], labels[held]
+        self.n_classes = n_classes
+        self._pca: dict[float, Preprocess] = {}
+
+    def prepare(self, preprocess: Any, k: int) -> "Prepared":
+        """Both kinds of rows under a preprocessing, with the `k` nearest of the rows to learn."""
+        if preprocess is None:
+            return Prepared(self, _float32(self.kept), _float32(self.queries), k)
+        fitted = self._fitted(preprocess)
+        return Prepared(self, applied(fitted, self.kept), applied(fitted, self.queries), k)
+
+    def _fitted(self, preprocess: Any) -> Any:
+        """The preprocessing, fitted; principal directions are computed once for all that use them."""
+        if type(preprocess) is not Preprocess:
+            return clone(preprocess).fit(self.kept, self.labels)
+        n, power = preprocess.n_components, preprocess.power
+        known = self._pca.get(power)
+        if known is None or len(known.directions_) < n:
+            known = self._pca[power] = clone(preprocess).fit(self.kept)
+        return known.truncated(n).set_params(**preprocess.get_params())
+
+
+def _float32(rows: Any) -> Array:
+    return np.ascontiguousarray(rows.toarray() if hasattr(rows, "toarray") else rows, np.float32)
+
+
+class Prepared:
+    """Prepared rows of a split, their neighbour lists, and those of the held-out rows."""
+
+    def __init__(self, split: Split, rows: Array, queries: Array, k: int) -> None:
+        self.split, self.rows, self.queries = split, rows, queries
+        index = NeighborIndex(rows)
+        self.lists = index.nearest(min(k, len(rows) - 1))[1]
+        self.near = index.nearest(min(k, len(rows)), queries)[1]
+        self.means = class_means(rows, split.labels, split.n_classes)
+
+    def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
+        """What votes on the held-out rows under a matrix; without one, plain neighbours."""
+        if matrix is None:
+            scale = float(np.einsum("nd,nd->n", self.rows, self.rows).mean(dtype=np.float64))
+            products = self.queries
+            scores = pairs.pair_closeness(self.queries, self.rows, self.near, scale)
+        else:
+            scale, products = 1.0, self.queries @ matrix
+            scores = pairs.pair_scores(products, self.rows, self.near)
+        mean = mean_similarity(self.rows, self.lists, matrix, scale)[self.near] if csls else None
+        labels = self.split.labels[self.near]
+        return Ballot(
+            scores, labels, self.split.truth, self.split.n_classes, mean, products @ self.means.T
+        )

@@ -1,0 +1,167 @@
+"""The vote that gives held-out rows the smallest log loss.
+
+Log loss rather than accuracy: it is smooth, tells candidates of the same accuracy apart, and the
+probabilities come out calibrated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin.voting import votes
+from nearkin.voting.votes import Vote
+
+Array = NDArray[np.float32]
+
+TEMPERATURES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)  # in units of the scores' spread
+CLASS_TEMPERATURES = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8)
+CLASS_WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+SMOOTHING = (0.001, 0.003, 0.01, 0.03, 0.1)
+MIXED = 6  # votes of neighbours that are tried together with class means
+_BLOCK_CELLS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """All that votes on some queries, and their true labels.
+
+    Attributes
+    ----------
+    scores, labels : (m, k) arrays
+        Similarities and labels of each query's voters; −inf where there is none.
+    truth : (m,) array
+    n_classes : int
+    mean_similarity : (m, k) array, optional
+        Of the voters to their own neighbours (CSLS).
+    class_scores : (m, n_classes) array, optional
+        Similarities to the class means.
+    """
+
+    scores: Array
+    labels: NDArray[np.integer]
+    truth: NDArray[np.integer]
+    n_classes: int
+    mean_similarity: Array | None = None
+    class_scores: Array | None = None
+
+    def cut(self, k: int) -> "Ballot":
+        """The first `k` voters of each query only."""
+        mean = self.mean_similarity
+        return replace(
+            self,
+            scores=self.scores[:, :k],
+            labels=self.labels[:, :k],
+            mean_similarity=None if mean is None else mean[:, :k],
+        )
+
+    def shares(self, vote: Vote) -> Array:
+        """Probabilities of the classes for each query."""
+        block = max(1, _BLOCK_CELLS // self.n_classes)
+        parts = [self._shares(vote, slice(lo, lo + block)) for lo in range(0, self.size, block)]
+        return np.concatenate(parts)
+
+    @property
+    def size(self) -> int:
+        """Number of queries."""
+        return len(self.truth)
+
+    def _shares(self, vote: Vote, part: slice) -> Array:
+        scores = self.scores[part]
+        if vote.csls and self.mean_similarity is not None:
+            scores = scores - np.float32(vote.csls) * self.mean_similarity[part]
+        tally = vote.tally(scores, self.labels[part], self.n_classes)
+        known = None if self.class_scores is None else self.class_scores[part]
+        return votes.probabilities(vote.combine(tally, known))
+
+
+class ChosenVote(NamedTuple):
+    """A vote, and how well it does on the rows that it was chosen on."""
+
+    vote: Vote
+    log_loss: float
+    accuracy: float
+
+
+def join(ballots: Sequence[Ballot]) -> Ballot:
+    """One ballot of the queries of several."""
+
+    def joined(name: str) -> Array | None:
+        parts = [getattr(ballot, name) for ballot in ballots]
+        return None if parts[0] is None else np.concatenate(parts)
+
+    names = "scores", "labels", "truth", "mean_similarity", "class_scores"
+    return Ballot(n_classes=ballots[0].n_classes, **{name: joined(name) for name in names})  # type: ignore[arg-type]
+
+
+def candidates(scores: Array) -> list[Vote]:
+    """Candidate votes for such scores; temperatures are multiples of their spread."""
+    temperatures = [_spread(scores) * t for t in TEMPERATURES]
+    tops = [n for n in (1, 3, 5, 7, 10, 15, 20, 30, 50) if n <= scores.shape[1]]
+    return [
+        Vote("similarity"),
+        *(Vote("power", p) for p in (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)),
+        *(Vote("softmax", t) for t in temperatures),
+        *(Vote("top", float(n)) for n in tops),
+    ]
+
+
+def choose(ballot: Ballot, among: Sequence[Vote] | None = None) -> ChosenVote:
+    """The vote with the smallest log loss; class means are tried if the ballot has their scores."""
+    tried = candidates(ballot.scores) if among is None else list(among)
+    likelihoods = [_of_truth(ballot.shares(vote), ballot) for vote in tried]
+    losses = [_smoothed(p[None], ballot)[0] for p in likelihoods]
+    order = np.argsort([loss for loss, _ in losses], kind="stable")
+    best, smoothing = losses[order[0]]
+    vote = replace(tried[order[0]], smoothing=smoothing)
+    if ballot.class_scores is not None:
+        chosen = sorted(order[:MIXED])
+        mixed = _with_class_means(
+            [tried[i] for i in chosen], np.stack([likelihoods[i] for i in chosen]), ballot
+        )
+        if mixed[0] < best:
+            best, vote = mixed
+    accuracy = float((ballot.shares(vote).argmax(axis=1) == ballot.truth).mean())
+    return ChosenVote(vote, best, accuracy)
+
+
+def _with_class_means(tried: list[Vote], near: Array, ballot: Ballot) -> tuple[float, Vote]:
+    """The best mixture of one of the votes, with likelihoods `near`, and the class means."""
+    assert ballot.class_scores is not None
+    spread = _spread(ballot.class_scores)
+    best, found = np.inf, (tried[0], 0.0, 1.0, 0.0)
+    for temperature in (spread * t for t in CLASS_TEMPERATURES):
+        mean = _of_truth(votes.class_shares(ballot.class_scores, temperature), ballot)
+        for weight in CLASS_WEIGHTS:
+            mixed = (1 - weight) * near + weight * mean
+            for vote, (loss, smoothing) in zip(tried, _smoothed(mixed, ballot)):
+                if loss < best:
+                    best, found = loss, (vote, weight, temperature, smoothing)
+    vote, weight, temperature, smoothing = found
+    return best, replace(
+        vote, class_weight=weight, class_temperature=temperature, smoothing=smoothing
+    )
+
+
+def _of_truth(shares: Array, ballot: Ballot) -> Array:
+    """Probability of the true class, for each query."""
+    return np.take_along_axis(shares, ballot.truth[:, None], axis=1)[:, 0]
+
+
+def _smoothed(likelihoods: Array, ballot: Ballot) -> list[tuple[float, float]]:
+    """For each row of likelihoods, the smallest mean log loss and its smoothing."""
+    losses = np.stack([
+        -np.log((1 - e) * likelihoods + e / ballot.n_classes).mean(axis=1, dtype=np.float64)
+        for e in SMOOTHING
+    ])  # fmt: skip
+    best = losses.argmin(axis=0)
+    return [(float(losses[b, i]), SMOOTHING[b]) for i, b in enumerate(best)]
+
+
+def _spread(scores: Array) -> float:
+    """Standard deviation of the scores that there are; 1 where they are all equal."""
+    seen = scores[np.isfinite(scores)]
+    spread = float(seen.std()) if seen.size else 1.0
+    return spread if 0 < spread < np.inf else 1.0
