@@ -16,6 +16,7 @@ from nearkin.io.rows import write_all
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
+from nearkin.validation.arrays import check_fitted_array
 from nearkin.validation.parameters import Table, check_parameters, checked
 
 
@@ -103,6 +104,8 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ) -> NDArray[np.float32]:
         """Return the preprocessed rows; with `out`, as a memory map of that ``.npy`` file."""
         check_is_fitted(self)
+        check_parameters(self)
+        self._check_fitted()
         rows = self._rows(X, reset=False)
         shape = rows.shape[0], len(self.directions_)
         if out is None:
@@ -113,6 +116,14 @@ class Preprocess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         with atomic_write(out) as temporary:
             write_all(temporary, shape, np.float32, (block for _, block in self._blocks(rows)))
         return np.load(out, mmap_mode="r")
+
+    def _check_fitted(self) -> None:
+        """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
+        if hasattr(self, "directions_"):
+            D = self.n_features_in_
+            check_fitted_array("mean_", self.mean_, (D,))
+            check_fitted_array("directions_", self.directions_, (None, D))
+            check_fitted_array("variances_", self.variances_, (len(self.directions_),))
 
     def _blocks(self, rows: Any) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Preprocessed rows, a block at a time, each with the number of its first row."""
