@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,3 +181,34 @@ def test_lists_on_disk_are_not_copied(tmp_path):
     assert np.shares_memory(check_lists(mapped, 50)[1], mapped)
     one, other = neighborhoods(mapped, labels), neighborhoods(lists, labels)
     np.testing.assert_array_equal(one.indices, other.indices)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"indices": np.full(4, 10**6, np.int32)}, "indices from 1000000 to 1000000"),
+        ({"indices": np.array([-1, 0, 1, 0], np.int32)}, "indices from -1"),
+        ({"indices": np.ones(4, np.int64)}, "neighbors.indices is ndarray .*int32 array"),
+        ({"indices": np.ma.masked_array(np.full(4, 10**6, np.int32), True)}, "masked array"),
+        ({"indptr": np.array([0, 10**9, 3, 4])}, "neighbors.indptr must rise from 0 to 4"),
+        ({"indptr": np.array([0, 2, 4])}, "neighbors.indptr must rise from 0 to 4"),
+        ({"indptr": np.array([0, 2, 3, 10**9])}, "neighbors.indptr must rise from 0 to 4"),
+        ({"n_targets": np.full(3, 10**6, np.int32)}, "neighbors.n_targets must lie between"),
+        ({"n_targets": np.full(3, -1, np.int32)}, "neighbors.n_targets must lie between"),
+        ({"n_targets": np.zeros(2, np.int32)}, "neighbourhoods of 2 rows; X has 3"),
+        ({"cells": np.full(3, -1, np.int32)}, "neighbors.cells must hold"),
+        ({"cells": np.zeros(10**6, np.int32)}, "neighbors.cells must hold"),
+    ],
+)
+def test_hand_made_neighbourhoods(change, message):
+    labels = np.array([0, 0, 1])
+    hoods = replace(neighborhoods([[1], [2], [1]], labels), **change)
+    with pytest.raises(ValueError, match=message):
+        neighborhoods(hoods, labels)
+    with pytest.raises(ValueError, match=message):
+        SLNE().fit(np.eye(3), labels, neighbors=hoods)
+
+
+def test_held_rows_are_as_many_as_rows():
+    with pytest.raises(ValueError, match=r"held has shape \(2,\)"):
+        neighborhoods([[1], [2], [1]], np.array([0, 0, 1]), held=np.zeros(2, bool))

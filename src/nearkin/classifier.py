@@ -30,6 +30,7 @@ from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
 from nearkin.voting.lists import as_voters, checked_lists, longest, padded
 from nearkin.voting.parts import (
     check_calibration,
+    check_database,
     cut,
     is_fitted,
     learn,
@@ -226,6 +227,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         ['south']
         """
         check_is_fitted(self, "database_")
+        self._check_fitted()
         check_label_count(X, y)
         rows, new = validate_data(self, X, y, reset=False, **self._accepted)
         check_classification_targets(new)
@@ -243,6 +245,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1] if self.csls and n > 1 else None
         )
         return self
+
+    def _check_fitted(self) -> None:
+        """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
+        if hasattr(self, "database_"):
+            check_database(self)
 
     def _needs_lists(self, fitted: bool) -> bool:
         return not fitted or self.vote == "auto" or self.csls > 0
@@ -367,6 +374,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def _queries(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "database_")
+        check_parameters(self, only=("n_neighbors", "csls", "index"))
+        self._check_fitted()
         rows = validate_data(self, X, reset=False, **self._accepted)
         return applied(self.preprocess_, rows)
 

@@ -97,8 +97,13 @@ def neighborhoods(
     [([1], []), ([0], [2]), ([], [1])]
     """
     n = len(labels)
-    if isinstance(neighbors, Neighborhoods) and len(neighbors.n_targets) == n and held is None:
+    if isinstance(neighbors, Neighborhoods) and held is None:
+        check_lists(neighbors, n)
         return neighbors
+    if held is not None and (np.shape(held) != (n,) or np.asarray(held).dtype != bool):
+        raise ValueError(
+            f"held has shape {np.shape(held)}; a bool for each of {n} rows is expected"
+        )
     indptr, indices = check_lists(neighbors, n)
     indptr, indices = read_only(indptr.astype(np.int64, copy=False)), read_only(indices)
     held = read_only(np.zeros(n, bool) if held is None else held)
@@ -153,12 +158,38 @@ def check_lists(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], ND
     """Validate shape and indices of neighbour lists; return (indptr, indices), not copied."""
     lists = as_lists(neighbors, n)
     if isinstance(lists, Neighborhoods):
+        _check_neighborhoods(lists, n)
         return lists.indptr, lists.indices
     if sparse.issparse(lists):
         check_range(lists.indices, 0, n, "a graph omits missing neighbours")
         return lists.indptr, lists.indices
     check_range(lists, -1, n, "-1 stands for no neighbour")
     return np.arange(n + 1) * lists.shape[1], lists.astype(np.int32, copy=False).reshape(-1)
+
+
+def _check_neighborhoods(hoods: Neighborhoods, n: int) -> None:
+    """Refuse hand-made neighbourhoods that are not a graph of `n` rows."""
+    kinds = {"indptr": np.int64, "indices": np.int32, "n_targets": np.int32, "cells": np.int32}
+    for name, kind in kinds.items():
+        array = getattr(hoods, name)
+        if array is None and name == "cells":
+            continue
+        refuse_masked(array)
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != kind:
+            raise ValueError(
+                f"neighbors.{name} is {type(array).__name__} of shape {np.shape(array)}; a "
+                f"one-dimensional {kind.__name__} array is expected: neighborhoods() makes them"
+            )
+    indptr, edges = hoods.indptr, len(hoods.indices)
+    if len(indptr) != n + 1 or indptr[0] != 0 or indptr[-1] != edges or (np.diff(indptr) < 0).any():
+        raise ValueError(
+            f"neighbors.indptr must rise from 0 to {edges}, the number of its indices, in {n} steps"
+        )
+    if ((hoods.n_targets < 0) | (hoods.n_targets > hoods.degrees)).any():
+        raise ValueError("neighbors.n_targets must lie between 0 and the number of neighbours")
+    if hoods.cells is not None and (len(hoods.cells) != n or hoods.cells.min(initial=0) < 0):
+        raise ValueError(f"neighbors.cells must hold the number of a cell for each of {n} rows")
+    check_range(hoods.indices, 0, n, "missing neighbours are left out")
 
 
 def as_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
@@ -170,12 +201,16 @@ def as_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
                 "compute them from the same rows"
             )
         return neighbors
-    return _as_csr(neighbors, n) if sparse.issparse(neighbors) else _as_array(neighbors, n)
+    return as_csr(neighbors, n, n) if sparse.issparse(neighbors) else _as_array(neighbors, n)
 
 
-def _as_csr(neighbors: Any, n: int) -> sparse.csr_array:
-    if neighbors.shape != (n, n):
-        raise ValueError(f"neighbors is a graph of shape {neighbors.shape}; ({n}, {n}) is expected")
+def as_csr(neighbors: Any, m: int, n: int) -> sparse.csr_array:
+    """A graph from `m` rows to `n` in CSR form; checks its structure, not the indices."""
+    if neighbors.shape != (m, n):
+        raise ValueError(
+            f"neighbors is a graph of shape {neighbors.shape}; ({m}, {n}) is expected, a row for "
+            "each list and a column for each row that it may hold"
+        )
     try:
         graph = sparse.csr_array(neighbors)
         if (graph.indptr[1:] < graph.indptr[:-1]).any():

@@ -14,6 +14,9 @@ from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.search import nearest
+from nearkin.validation import expect
+from nearkin.validation.arrays import check_fitted_array
+from nearkin.validation.parameters import require
 from nearkin.voting.lists import as_voters, padded
 
 
@@ -35,8 +38,17 @@ class BilinearSimilarity:
         """Whether there is a matrix: a fit that failed has left other traces."""
         return hasattr(self, "matrix_")
 
+    def _check_fitted(self) -> None:
+        """Refuse a matrix, perhaps of a file, that does not fit the rows it is used with."""
+        if hasattr(self, "matrix_"):
+            D = self.n_features_in_  # type: ignore[attr-defined]
+            check_fitted_array("matrix_", self.matrix_, (D, D))
+            require("scale_", getattr(self, "scale_", 1.0), expect.number(above=0))
+            require("t_", getattr(self, "t_", 0), expect.whole(0, 2**62))
+
     def _rows(self, X: ArrayLike) -> NDArray[np.float32]:
         check_is_fitted(self, "matrix_")
+        self._check_fitted()
         return validate_data(self, X, dtype=np.float32, order="C", reset=False)
 
     def transform_query(self, X: ArrayLike) -> NDArray[np.float32]:

@@ -430,7 +430,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         proceed = self.warm_start and hasattr(self, "matrix_") if proceed is None else proceed
         if proceed:
             start = np.array(self.matrix_, np.float32, order="C")
-            if start.shape[0] != rows.shape[1]:
+            if start.shape != (rows.shape[1], rows.shape[1]):
                 raise ValueError(
                     f"warm_start: matrix_ is for {start.shape[0]} columns, X has {rows.shape[1]}"
                 )

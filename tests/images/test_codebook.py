@@ -66,3 +66,18 @@ def test_codes_are_sparse_rows_that_sum_to_one():
 def test_bad_settings(params, message):
     with pytest.raises(ValueError, match=message):
         Codebook(**params).fit(rows())
+
+
+def test_what_is_changed_after_a_fit_is_checked():
+    rows = np.eye(8, dtype=np.float32)
+    codebook = Codebook(4, 2).fit(rows).set_params(n_neighbors=5)
+    with pytest.raises(ValueError, match="n_neighbors=5 must be at most 4, the number of words"):
+        codebook.transform(rows)
+
+
+def test_rows_whose_squares_are_beyond_float32():
+    with pytest.raises(ValueError, match=r"largest number is 1.0e\+30.*divide X by it"):
+        Codebook(4, 2).fit(np.full((8, 3), 1e30))
+    codebook = Codebook(4, 2).fit(np.eye(8))
+    with pytest.raises(ValueError, match="divide X by it"):
+        codebook.transform(np.full((2, 8), 1e30))

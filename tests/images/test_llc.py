@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 import nearkin
 from nearkin.images import LLC, DenseSIFT, ImageFolder, UnreadableImages
 from nearkin.images.reading import read_grey
+from nearkin.io.safetensors import FileFormatError
 from pictures import encoded, textured
 
 SMALL = {"n_words": 24, "pyramid": (1, 2)}
@@ -165,3 +166,30 @@ def test_saved_and_loaded(fitted, folder, tmp_path):
     nearkin.save(fitted, tmp_path / "llc.safetensors")
     again = nearkin.load(tmp_path / "llc.safetensors")
     np.testing.assert_array_equal(again.transform(folder), fitted.transform(folder))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_neighbors": 25}, "n_neighbors=25 must be at most 24, the number of words"),
+        ({"n_neighbors": True}, "n_neighbors=True must be a whole number"),
+        ({"pyramid": (0,)}, r"pyramid=\(0,\) must be sides of grids"),
+        ({"pyramid": ()}, r"pyramid=\(\) must be sides of grids"),
+        ({"patch_sizes": (6,)}, r"patch_sizes=\(6,\) must be multiples of 4"),
+        ({"words_": np.full((24, 128), np.nan, np.float32)}, "words_"),
+        ({"words_": np.full((24, 128), 1e30, np.float32)}, "words_ must be float32 numbers"),
+        ({"words_": np.empty((0, 128), np.float32)}, "words_ must be float32 numbers"),
+        ({"words_": np.ones((24, 5), np.float32)}, r"words_ of the model has shape \(24, 5\)"),
+        ({"words_": np.ones((24, 128))}, "words_ must be float32 numbers"),
+    ],
+)
+def test_what_is_changed_after_a_fit_is_checked(fitted, folder, tmp_path, change, message):
+    """By `set_params`, by hand, or in a file whose checksum is right."""
+    vars(fitted).update(change)
+    with pytest.raises(ValueError, match=message):
+        fitted.transform(folder)
+    with pytest.raises(ValueError, match=message):
+        fitted.encode(folder.paths[:1])
+    nearkin.save(fitted, tmp_path / "llc.safetensors")
+    with pytest.raises(FileFormatError, match=message):
+        nearkin.load(tmp_path / "llc.safetensors")

@@ -235,3 +235,51 @@ def test_a_failed_save_leaves_the_old_file(saved, tmp_path):
     with pytest.raises(FileNotFoundError):
         nearkin.save(nearkin.load(path), tmp_path / "no folder" / "m")
     assert os.listdir(tmp_path) == ["m.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("similarity_", {"matrix_": np.eye(3, dtype=np.float32)}, "matrix_ of .* has shape"),
+        ("similarity_", {"matrix_": np.ones((6, 2), np.float32)}, "matrix_ of .* has shape"),
+        ("similarity_", {"matrix_": np.full((6, 6), np.nan, np.float32)}, "matrix_ contains NaN"),
+        ("similarity_", {"matrix_": "a"}, "matrix_ of the model"),
+        ("similarity_", {"t_": -1}, "t_=-1 must be a whole number >= 0"),
+        ("similarity_", {"scale_": 0.0}, "scale_=0.0 must be a number > 0"),
+        ("preprocess_", {"directions_": np.ones((6, 3), np.float32)}, "directions_ of the model"),
+        ("preprocess_", {"mean_": np.ones(1, np.float32)}, "mean_ of the model"),
+        ("preprocess_", {"whitening": "a"}, "whitening='a' must be a number"),
+        ("vote_", {"sharpness": 0.0}, "sharpness=0.0 must be a number > 0"),
+        ("", {"database_": np.ones((120, 2), np.float32)}, "matrix_ of similarity_ has shape"),
+        ("", {"database_": np.ones((7, 6), np.float32)}, "labels_ of the model has shape"),
+        ("", {"labels_": np.full(120, 10**6, np.int32)}, "labels_ must be places among 4 classes_"),
+        ("", {"labels_": np.full(120, -1, np.int32)}, "labels_ must be places among 4 classes_"),
+        ("", {"csls_bias_": np.ones(3, np.float32)}, "csls_bias_ of the model"),
+        ("", {"vote_": 3}, "vote_=3 must be a Vote"),
+        ("", {"n_neighbors": 0}, "n_neighbors=0 must be a whole number"),
+        ("", {"predict": 3}, "SoftVotingKNN has no attribute 'predict'"),
+    ],
+)  # fmt: skip
+def test_a_file_whose_parts_do_not_fit_together(saved, tmp_path, part, change, message):
+    """The checksum is right: whoever wrote the file wrote it so."""
+    model = saved[0]
+    vars(getattr(model, part) if part else model).update(change)
+    nearkin.save(model, tmp_path / "odd")
+    with pytest.raises(FileFormatError, match=message):
+        nearkin.load(tmp_path / "odd")
+
+
+def test_what_is_changed_after_a_fit_is_checked(saved):
+    model, _, X = saved
+    for name in ("n_neighbors", "csls", "index"):
+        value = getattr(model, name)
+        with pytest.raises(ValueError, match=f"{name}=-1 must be"):
+            model.set_params(**{name: -1}).predict(X)
+        model.set_params(**{name: value})
+    model.similarity_.matrix_ = np.eye(3, dtype=np.float32)
+    for ask in (model.predict, model.kneighbors, lambda X: model.add(X, model.classes_[:1])):
+        with pytest.raises(ValueError, match="matrix_ of similarity_ has shape"):
+            ask(X[:1])
+    model.preprocess_.set_params(power="a")
+    with pytest.raises(ValueError, match="power='a' must be a number"):
+        model.preprocess_.transform(X)

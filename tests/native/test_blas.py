@@ -42,3 +42,12 @@ def test_projected_rows(n, dims):
     rows, directions = rng.normal(size=(20, dims)), rng.normal(size=(n, dims))
     found = project_rows(rows.astype(np.float32), directions.astype(np.float32))
     np.testing.assert_allclose(found, rows @ directions.T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((2, 3), (2, 4), (5, 3)), ((2, 3), (9, 4), (4, 3)), ((2, 3), (2, 4), (4, 9))]
+)
+def test_shapes_that_do_not_match(shapes):
+    out, A, B = (np.ones(shape, np.float32) for shape in shapes)
+    with pytest.raises(ValueError, match="have shapes"):
+        multiply_into(out, A, B)

@@ -25,3 +25,14 @@ def test_squared_distances_and_closeness(listed):
     np.testing.assert_allclose(pair_squared_distances(Q, Z, indices), expected, rtol=1e-4)
     np.testing.assert_allclose(pair_closeness(Q, Z, indices, 2.0), 2 - expected / 2, rtol=1e-4,
                                atol=1e-5)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("width", "indices"),
+    [(3, [[10**6]]), (3, [[-2]]), (2, [[0]]), (3, [[0], [0]])],
+    ids=["beyond", "below", "narrow", "long"],
+)
+def test_no_pair_beyond_the_arrays(width, indices):
+    Q, Z = np.ones((1, 3), np.float32), np.ones((4, width), np.float32)
+    with pytest.raises(ValueError, match="indices"):
+        pair_scores(Q, Z, np.array(indices, np.int32))

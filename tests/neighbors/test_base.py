@@ -156,3 +156,14 @@ def test_back_ends_are_imported_on_first_use():
         "assert not found & {'faiss', 'nearkin.neighbors.exact', 'nearkin.neighbors.cells'}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("found", [10**6, 2**32, -2])
+def test_a_back_end_that_finds_rows_that_are_not_there(rows, found):
+    class Wrong(Exact):
+        def search(self, queries, k):
+            return np.full((len(queries), k), found)
+
+    register("wrong", Wrong)
+    with pytest.raises(ValueError, match=rf"Wrong.search returned int64 from {found}"):
+        nearest(rows, 3, index="wrong")

@@ -11,9 +11,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.images.llc_coding import codes, nearest_words
 from nearkin.validation import expect
+from nearkin.validation.arrays import check_fitted_array
 from nearkin.validation.parameters import Table, check_parameters
 
 ITERATIONS = 25
+LARGEST = 1e15  # sums of squares of larger numbers are beyond float32
 
 
 class Codebook(TransformerMixin, BaseEstimator):
@@ -90,6 +92,7 @@ class Codebook(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> csr_matrix:
         """Codes of descriptors: a sparse row of n_words, `n_neighbors` of them set, sum one."""
         check_is_fitted(self)
+        self._check_fitted()
         X = self._rows(X, reset=False)
         nearest = nearest_words(X, self.words_, self.n_neighbors)
         weights = codes(X, self.words_, nearest, self.beta)
@@ -98,14 +101,38 @@ class Codebook(TransformerMixin, BaseEstimator):
             (weights.ravel(), nearest.ravel(), starts), shape=(len(X), len(self.words_))
         )
 
+    def _check_fitted(self) -> None:
+        """Refuse words, perhaps of a file, that do not fit the other parameters."""
+        if hasattr(self, "words_"):
+            check_words(self, self.n_features_in_)
+
     def _rows(self, X: Any, reset: bool) -> NDArray[np.float32]:
         rows: NDArray[np.float32] = validate_data(self, X, dtype=np.float32, order="C", reset=reset)
+        largest = np.abs(rows).max()
+        if not largest < LARGEST:
+            raise ValueError(
+                f"X: its largest number is {largest:.1e}, and sums of squares of such numbers are "
+                "beyond float32; divide X by it"
+            )
         return rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+def check_words(encoder: Any, width: int) -> None:
+    """Check the words of a `Codebook` or an `LLC` and the parameters they are used with."""
+    check_parameters(encoder)
+    words = encoder.words_
+    check_fitted_array("words_", words, (None, width))
+    if words.dtype != np.float32 or not len(words) or not np.abs(words).max() < LARGEST:
+        raise ValueError("words_ must be float32 numbers, at least one word; fit again")
+    if encoder.n_neighbors > len(words):
+        raise ValueError(
+            f"n_neighbors={encoder.n_neighbors} must be at most {len(words)}, the number of words"
+        )
 
 
 def check_coding(encoder: Any) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from nearkin.images.codebook import Codebook, check_coding
+from nearkin.images.codebook import Codebook, check_coding, check_words
 from nearkin.images.extraction import Failed, ImageEncoder, UnreadableImages, name_of
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.llc_coding import codes, max_pool, nearest_words, pyramid_cells
 from nearkin.images.reading import ImageError, Source, read_grey
-from nearkin.images.sift import DenseSIFT, Patches, patch_sizes
+from nearkin.images.sift import LENGTH, DenseSIFT, Patches, patch_sizes
 from nearkin.images.store import Failures
 from nearkin.io.fingerprint import Digest
 from nearkin.io.progress_bar import track
@@ -119,8 +119,14 @@ class LLC(ImageEncoder):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "words_")
 
+    def _check_fitted(self) -> None:
+        """Refuse words, perhaps of a file, that do not fit the other parameters."""
+        if hasattr(self, "words_"):
+            check_words(self, LENGTH)
+
     def chunk_shape(self) -> tuple[int, int]:
         """Images that a worker takes at a time, and the length of a feature vector."""
+        self._check_fitted()
         return CHUNK, self.n_features_out_
 
     @property
@@ -130,6 +136,7 @@ class LLC(ImageEncoder):
 
     def encode(self, sources: Sequence[Source]) -> tuple[Floats, Failures]:
         """Features of a few images in this process, and why some have none."""
+        self._check_fitted()
         rows = np.zeros((len(sources), self.n_features_out_), dtype=np.float32)
         failed = {}
         for i, source in enumerate(sources):

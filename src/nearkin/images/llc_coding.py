@@ -24,7 +24,7 @@ LOWEST = np.finfo(np.float32).min
 def nearest_words(descriptors: Floats, words: Floats, k: int) -> Indices:
     """n×k: the k nearest words of each descriptor, nearest first."""
     half_norms = np.float32(0.5) * np.einsum("ij,ij->i", words, words)
-    found = np.empty((len(descriptors), k), dtype=np.int32)
+    found = np.zeros((len(descriptors), k), dtype=np.int32)  # a word, whatever the numbers are
     products = np.empty((min(BLOCK, len(descriptors)), len(words)), dtype=np.float32)
     for start in range(0, len(descriptors), BLOCK):
         block = descriptors[start : start + BLOCK]

@@ -1,7 +1,9 @@
 """One file a model: safetensors with JSON metadata, versioned, memory-mapped, never pickle."""
 
+import inspect
 import json
 import os
+import re
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from nearkin.io import safetensors
 from nearkin.io.safetensors import FileFormatError
 from nearkin.validation import expect
-from nearkin.validation.parameters import checked
+from nearkin.validation.arrays import first_not_finite
+from nearkin.validation.parameters import check_parameters, checked
 
 FORMAT = 2
 
@@ -27,6 +30,9 @@ _DAMAGE = (
     TypeError,
     ValueError,
 )
+
+_PRIVATE = ("_n_features_out", "_sklearn_output_config", "sampling")  # the last by mistake, as None
+_LARGE = 1 << 30  # bytes of rows that are read, and checked, when they are searched
 
 # Only these classes are ever made from a file.
 CLASSES = {
@@ -178,7 +184,7 @@ def _state(model: Any) -> dict[str, Any]:
     for name in ("callback", "random_state"):
         if name in state and not isinstance(state[name], int):
             state[name] = None
-    if type(state.get("sampling")).__name__ not in (*CLASSES, "str"):
+    if "sampling" in state and type(state["sampling"]).__name__ not in (*CLASSES, "str"):
         state["sampling"] = None  # a rule of the user's own, whose code no file can hold
     return state
 
@@ -190,6 +196,22 @@ def _restore_model(text: str, arrays: dict[str, NDArray[Any]]) -> Any:
     return restore(description, arrays)
 
 
+def _check_restored(model: Any) -> None:
+    """Refuse what no fit leaves behind: a file is written by anybody."""
+    parameters = inspect.signature(type(model)).parameters
+    for name, value in vars(model).items():
+        if name not in parameters and name not in _PRIVATE and not re.fullmatch(r"[a-z]\w*_", name):
+            raise ValueError(f"{type(model).__name__} has no attribute {name!r}")
+        floats = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.ndim > 0
+        if floats and value.nbytes < _LARGE and first_not_finite(value) is not None:
+            raise ValueError(f"{name} contains NaN or infinity")
+    if hasattr(model, "PARAMETERS"):
+        known = [n for n in model.PARAMETERS if n != "sampling" or model.sampling is not None]
+        check_parameters(model, only=known)
+    if hasattr(model, "_check_fitted"):
+        model._check_fitted()
+
+
 def restore(item: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """The model that `describe` has described."""
     if not isinstance(item, dict):
@@ -198,6 +220,7 @@ def restore(item: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         cls = getattr(import_module(CLASSES[item["class"]]), item["class"])
         model = cls.__new__(cls)
         vars(model).update({key: restore(v, arrays) for key, v in item["state"].items()})
+        _check_restored(model)
         return model
     if "array" in item:
         return arrays[item["array"]]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nearkin.io.run_folder import RunFolder
 from nearkin.learning.averaging import IterateMean
 from nearkin.learning.trainer import Progress, Trainer
+from nearkin.validation.arrays import check_fitted_array
 
 PATIENCE = 5  # epochs without a better held-out accuracy, as in scikit-learn's SGD
 
@@ -63,6 +64,8 @@ class CheckpointWriter:
             return
         arrays, notes = kept
         learner = self.learner
+        for matrix in arrays.values():
+            check_fitted_array("matrix", matrix, learner.matrix.shape, owner="the checkpoint")
         learner.matrix = np.array(arrays["matrix"])
         learner.epochs, learner.taken = notes["epochs"], notes["taken"]
         learner.initial_norm = notes["initial_norm"]

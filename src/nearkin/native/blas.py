@@ -95,7 +95,10 @@ def multiply_into(
     >>> out.tolist()
     [[11.0, 10.0], [10.0, 11.0]]
     """
-    depth = A.shape[0] if left_transposed else A.shape[1]
+    left, depth = A.shape[::-1] if left_transposed else A.shape
+    right = B.shape[::-1] if right_transposed else B.shape
+    if right != (depth, out.shape[1]) or left != out.shape[0]:
+        raise ValueError(f"out, A and B have shapes {out.shape}, {A.shape} and {B.shape}")
     if out.size == 0:
         return
 

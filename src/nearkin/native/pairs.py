@@ -43,6 +43,10 @@ def _for_pairs(
     Z: NDArray[np.float32],
     indices: NDArray[np.int32],
 ) -> NDArray[np.float32]:
+    if Q.shape[1:] != Z.shape[1:] or len(indices) != len(Q):
+        raise ValueError(f"Q, Z and indices have shapes {Q.shape}, {Z.shape} and {indices.shape}")
+    if indices.size and not -1 <= indices.min() <= indices.max() < len(Z):
+        raise ValueError(f"indices holds {indices.min()} to {indices.max()} for {len(Z)} rows")
     out = np.empty(indices.shape, np.float32)
     in_threads(partial(fill, read_only(Q), read_only(Z), read_only(indices), out), len(indices))
     return out

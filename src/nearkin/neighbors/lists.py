@@ -15,24 +15,30 @@ QUERY_BLOCK = 4_096  # queries per call of a back end
 def query_neighbors(index: Index, rows: Array, queries: Array, k: int) -> Neighbors:
     """Find the `k` nearest rows of each query."""
     queries = np.ascontiguousarray(queries)
-    return _rerank(rows, queries, _candidates(index, queries, k), k)
+    return _rerank(rows, queries, _candidates(index, queries, k, len(rows)), k)
 
 
 def row_neighbors(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> Neighbors:
     """Find the `k` nearest rows of each of the rows `at`, itself excluded."""
     queries = np.ascontiguousarray(rows[at])
     # One more than k: a row finds itself.
-    near = _without_self(_candidates(index, queries, k + 1), at)
+    near = _without_self(_candidates(index, queries, k + 1, len(rows)), at)
     return _rerank(rows, queries, near, k)
 
 
-def _candidates(index: Index, queries: Array, k: int) -> NDArray[np.int64]:
-    near = index.search(queries, k)
+def _candidates(index: Index, queries: Array, k: int, n: int) -> NDArray[np.int64]:
+    """What a back end, perhaps of the user's own, proposes of `n` rows."""
+    near = np.asarray(index.search(queries, k))
     if near.ndim != 2 or len(near) != len(queries) or near.shape[1] < k:
         raise ValueError(
             f"{type(index).__name__}.search returned an array of shape {near.shape} for "
             f"{len(queries)} queries and k={k}; ({len(queries)}, {k} or more) is expected, with -1 "
             "in empty places"
+        )
+    if near.dtype.kind not in "iu" or near.min() < -1 or near.max() >= n:
+        raise ValueError(
+            f"{type(index).__name__}.search returned {near.dtype} from {near.min()} to "
+            f"{near.max()} for {n} rows; row numbers are expected, -1 in empty places"
         )
     return near
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.validation import expect
+from nearkin.validation.arrays import check_fitted_array
 from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]
@@ -94,6 +95,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def transform(self, X: ArrayLike) -> Array:
         """Return the cosines and sines of the rows along the directions."""
         check_is_fitted(self)
+        self._check_fitted()
         rows, m = self.preprocess_.transform(X), self.directions_.shape[1]
         features = np.empty((len(rows), 2 * m), np.float32)
         for lo in range(0, len(rows), 4_096):
@@ -103,6 +105,13 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             np.sin(angles, out=features[part, m:])
         features *= np.float32(1 / np.sqrt(m))
         return features
+
+    def _check_fitted(self) -> None:
+        """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
+        if hasattr(self, "directions_"):
+            before = getattr(self.preprocess_, "directions_", None)
+            width = None if before is None else len(before)
+            check_fitted_array("directions_", self.directions_, (width, None))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

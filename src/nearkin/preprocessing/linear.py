@@ -16,7 +16,8 @@ from nearkin.io.rows import write_all
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
-from nearkin.validation.parameters import checked
+from nearkin.validation.arrays import check_fitted_array
+from nearkin.validation.parameters import check_parameters, checked
 
 Array = NDArray[np.float32]
 
@@ -38,6 +39,8 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> NDArray[np.float32]:
         """Return the preprocessed rows; with `out`, as a memory map of that ``.npy`` file."""
         check_is_fitted(self)
+        check_parameters(self)
+        self._check_fitted()
         rows = self._rows(X, reset=False)
         shape = rows.shape[0], self._n_features_out
         if out is None:
@@ -48,6 +51,11 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         with atomic_write(out) as temporary:
             write_all(temporary, shape, np.float32, (block for _, block in self._blocks(rows)))
         return np.load(out, mmap_mode="r")
+
+    def _check_fitted(self) -> None:
+        """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
+        if hasattr(self, "mean_"):
+            check_fitted_array("mean_", self.mean_, (self.n_features_in_,))
 
     def _blocks(self, rows: Any) -> Iterator[tuple[int, Array]]:
         """Preprocessed rows, a block at a time, each with the number of its first row."""

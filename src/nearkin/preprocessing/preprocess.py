@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from nearkin.preprocessing import pca
 from nearkin.preprocessing.linear import Array, LinearPreprocessing
 from nearkin.validation import expect
+from nearkin.validation.arrays import check_fitted_array
 from nearkin.validation.parameters import Table, check_parameters
 
 
@@ -90,6 +91,12 @@ class Preprocess(LinearPreprocessing):
         self.directions_, self.variances_ = pca.principal_directions(rows, n, self.mean_, rng)
         self._n_features_out = n
         return self
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if hasattr(self, "directions_"):
+            check_fitted_array("directions_", self.directions_, (None, self.n_features_in_))
+            check_fitted_array("variances_", self.variances_, (len(self.directions_),))
 
     def truncated(self, n_components: int) -> "Preprocess":
         """A fitted copy that keeps only the first principal directions."""

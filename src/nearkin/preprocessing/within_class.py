@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from nearkin.preprocessing import pca
 from nearkin.preprocessing.linear import Array, LinearPreprocessing
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_label_count, classes_of
+from nearkin.validation.arrays import check_fitted_array, check_label_count, classes_of
 from nearkin.validation.parameters import Table, check_parameters
 
 
@@ -78,6 +78,11 @@ class WithinClassWhitening(LinearPreprocessing):
     def linear_map(self) -> Array:
         """The map that was fitted."""
         return self.map_
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if hasattr(self, "map_"):
+            check_fitted_array("map_", self.map_, (self.n_features_in_, self.n_features_in_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

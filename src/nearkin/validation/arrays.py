@@ -24,13 +24,38 @@ def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.flo
         )
     if width is not None and rows.shape[1] != width:
         raise ValueError(f"{name} has {rows.shape[1]} columns where {width} are expected")
-    for lo in range(0, len(rows), _CHECK_ROWS):  # in blocks: no temporary of the size of X
-        if not np.isfinite(rows[lo : lo + _CHECK_ROWS]).all():
-            raise ValueError(
-                f"{name} contains NaN or infinity (first seen in rows {lo} to "
-                f"{min(lo + _CHECK_ROWS, len(rows)) - 1}); drop those rows or fill them in"
-            )
+    lo = first_not_finite(rows)
+    if lo is not None:
+        raise ValueError(
+            f"{name} contains NaN or infinity (first seen in rows {lo} to "
+            f"{min(lo + _CHECK_ROWS, len(rows)) - 1}); drop those rows or fill them in"
+        )
     return rows
+
+
+def first_not_finite(array: NDArray[Any]) -> int | None:
+    """The first row of the first block that holds NaN or infinity, if there is one."""
+    for lo in range(0, len(array), _CHECK_ROWS):  # in blocks: no temporary of the size of X
+        if not np.isfinite(array[lo : lo + _CHECK_ROWS]).all():
+            return lo
+    return None
+
+
+def check_fitted_array(
+    name: str, array: Any, shape: tuple[int | None, ...], kind: str = "f", owner: str = "the model"
+) -> None:
+    """Refuse an attribute of a fitted model, perhaps of a file, that is of another shape or kind.
+
+    None in `shape` stands for any length.
+    """
+    sides, dtype = np.shape(array), getattr(array, "dtype", np.dtype(object))
+    fits = len(sides) == len(shape) and all(w in (None, n) for w, n in zip(shape, sides))
+    if not isinstance(array, np.ndarray) or not fits or dtype.kind not in kind:
+        wanted = ", ".join("any" if side is None else str(side) for side in shape)
+        raise ValueError(
+            f"{name} of {owner} has shape {sides} and type {dtype}; an array of shape ({wanted}) "
+            "is expected: fit again, or load another file"
+        )
 
 
 def check_label_count(X: Any, y: Any) -> None:

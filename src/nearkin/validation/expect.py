@@ -48,7 +48,7 @@ def number(
     def check(value: Any) -> str | None:
         if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
             return f"a number{bounds}"
-        found: Any = value
+        found: Any = value.item() if isinstance(value, np.generic) else value
         if not abs(found) <= LARGEST_NUMBER:
             return f"a finite number{bounds}"
         right = (

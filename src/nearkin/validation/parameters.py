@@ -19,7 +19,7 @@ Conditions on more than one parameter, or on parameters and data, stay with the 
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from reprlib import Repr
 from typing import Any, ParamSpec, TypeAlias, TypeVar
@@ -44,13 +44,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def check_parameters(model: Any, prefix: str = "") -> None:
-    """Refuse parameters that are not as ``model.PARAMETERS`` expects, those of its parts too."""
-    for name, expectation in model.PARAMETERS.items():
+def check_parameters(model: Any, *, prefix: str = "", only: Iterable[str] | None = None) -> None:
+    """Refuse parameters that are not as ``model.PARAMETERS`` expects, those of its parts too.
+
+    After a fit, `only` are those that are still in use.
+    """
+    for name in model.PARAMETERS if only is None else only:
+        expectation = model.PARAMETERS[name]
         value = getattr(model, name)
         require(prefix + name, value, expectation)
         if hasattr(value, "PARAMETERS"):
-            check_parameters(value, f"{prefix}{name}.")
+            check_parameters(value, prefix=f"{prefix}{name}.")
 
 
 def checked(**expected: Expectation) -> Callable[[Callable[P, T]], Callable[P, T]]:

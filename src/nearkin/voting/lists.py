@@ -6,7 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearkin.neighborhoods import NeighborLists, as_lists, check_lists, check_range, refuse_masked
+from nearkin.neighborhoods import (
+    NeighborLists,
+    as_csr,
+    as_lists,
+    check_lists,
+    check_range,
+    refuse_masked,
+)
 
 
 def checked_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
@@ -23,12 +30,7 @@ def checked_lists(neighbors: NeighborLists, n: int) -> NeighborLists:
 def as_voters(neighbors: NeighborLists, m: int, n: int) -> Any:
     """Precomputed lists of `m` queries among `n` stored rows, as an array or a CSR array."""
     if sparse.issparse(neighbors):
-        graph = sparse.csr_array(neighbors)
-        if graph.shape != (m, n):
-            raise ValueError(
-                f"neighbors is a graph of shape {graph.shape}; ({m}, {n}) is expected, a row for "
-                "each query and a column for each stored row"
-            )
+        graph = as_csr(neighbors, m, n)
         check_range(graph.indices, 0, n, "a graph omits missing neighbours", "stored rows")
         return graph
     refuse_masked(neighbors)

@@ -10,6 +10,10 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighborhoods import NeighborLists
+from nearkin.validation import expect
+from nearkin.validation.arrays import check_fitted_array
+from nearkin.validation.parameters import require
+from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
 
@@ -73,6 +77,27 @@ def check_calibration(calibration: Any) -> None:
             f"calibration holds rows of shape {rows} and labels of shape {labels}; a "
             "two-dimensional array of rows and one label for each are expected"
         )
+
+
+def check_database(model: Any) -> None:
+    """Refuse a fitted classifier whose rows, labels, similarity and vote do not fit together."""
+    check_fitted_array("database_", model.database_, (None, None))
+    n, D = model.database_.shape
+    check_fitted_array("labels_", model.labels_, (n,), "iu")
+    check_fitted_array("csls_bias_", model.csls_bias_, (n,))
+    check_fitted_array("classes_", model.classes_, (None,), "biufUSOMm")
+    if not n or not 0 <= model.labels_.min() <= model.labels_.max() < len(model.classes_):
+        raise ValueError(f"labels_ must be places among {len(model.classes_)} classes_; fit again")
+    if not isinstance(getattr(model, "vote_", Vote("power")), Vote):  # a fit chooses it last
+        raise ValueError(f"vote_={model.vote_!r} must be a Vote; fit again")
+    require("scale_", model.scale_, expect.number(0))
+    matrix = getattr(model.similarity_, "matrix_", None)
+    if matrix is not None:
+        check_fitted_array("matrix_", matrix, (D, D), owner="similarity_")
+    directions = getattr(model.preprocess_, "directions_", None)
+    out = getattr(model.preprocess_, "_n_features_out", D)
+    if directions is not None and out != D:
+        raise ValueError(f"preprocess_ makes rows of {out} columns, database_ has {D}; fit again")
 
 
 def listed_scores(similarity: Any, queries: Array, rows: Array, lists: NDArray[np.int32]) -> Array:
