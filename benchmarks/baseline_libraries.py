@@ -87,7 +87,7 @@ def nca(data: Path) -> None:
                                 ("scaled", unit_scale(whole._replace(X=X, y=y)))):  # fmt: skip
                 before = NeighborhoodComponentsAnalysis(16, max_iter=50, random_state=0)
                 learned, seconds = timed(lambda b=before, s=split: b.fit(s.X, s.y))
-                for voter in (KNeighborsClassifier(3), SoftVotingKNN(random_state=0)):
+                for voter in (KNeighborsClassifier(3), SoftVotingKNN(None, random_state=0)):
                     fitted = voter.fit(learned.transform(split.X), split.y)
                     accuracy = fitted.score(learned.transform(split.X_test), split.y_test)
                     show(name, f"{rows:,} rows", kind, type(voter).__name__,
@@ -110,7 +110,7 @@ def fourier(data: Path) -> None:
                     Z, seconds = timed(lambda s=split, t=lift: t.fit_transform(s.X))
                     error = kernel_error(split.X, Z, gamma)
                     svm = make_pipeline(lift, LinearSVC(C=10.0, random_state=0))
-                    votes = SoftVotingKNN(preprocess=lift, random_state=seed)
+                    votes = SoftVotingKNN(None, preprocess=lift, random_state=seed)
                     marks = [100 * m.fit(split.X, split.y).score(split.X_test, split.y_test)
                              for m in (svm, votes)]  # fmt: skip
                     show(f"seed {seed}", f"bandwidth {bandwidth:g}", f"{columns} columns", method,

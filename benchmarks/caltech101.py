@@ -176,12 +176,12 @@ def plain(problem):
 
 
 def matrix(name, X, y):
-    return SLNE(tol=0, random_state=0, **LEARNERS[name]).fit(X, y).matrix_
+    return SLNE.paper(tol=0, random_state=0, **LEARNERS[name]).fit(X, y).matrix_
 
 
 def ensemble(jobs, name, X, y):
     """SL-DE in blocks of principal directions."""
-    member = SLNE(tol=0, **LEARNERS[name])
+    member = SLNE.paper(tol=0, **LEARNERS[name])
     # A member sees a part of each row's length and has to make up for the others.
     member.set_params(step_size=BLOCKS * member.step_size)
     model = SLDE(member, projection="pca", n_members=BLOCKS, n_components=X.shape[1] // BLOCKS)

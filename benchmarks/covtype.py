@@ -57,14 +57,14 @@ def slne(scaling: str, seed: int) -> GridSearchCV:
             for bandwidth in BANDWIDTHS[scaling]
         ],
         "similarity": [
-            SLNE(
+            SLNE.paper(
                 Softmax(T), n_neighbors=K, step_size=0.5, max_epochs=EPOCHS, tol=0,
                 execution=Execution(order="local"),
             )
             for T in TEMPERATURES
         ],
     }  # fmt: skip
-    model = SoftVotingKNN(n_neighbors=SHORTLIST, refit=False, random_state=seed)
+    model = SoftVotingKNN(None, n_neighbors=SHORTLIST, refit=False, random_state=seed)
     return GridSearchCV(
         model, grid, cv=HoldOutSplitter(seed, fraction=0.1, max_rows=20_000), verbose=3
     )

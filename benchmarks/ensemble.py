@@ -60,7 +60,7 @@ def load(arguments):
 
 
 def learner():
-    return SLNE(n_neighbors=K, max_epochs=EPOCHS, tol=0)
+    return SLNE.paper(n_neighbors=K, max_epochs=EPOCHS, tol=0)
 
 
 def running_accuracies(data, model):
@@ -75,7 +75,7 @@ def running_accuracies(data, model):
 def figure4(name, data, dims, members, out):
     from matplotlib.figure import Figure
 
-    single = SLNE(n_neighbors=K, max_epochs=EPOCHS, tol=0, random_state=0)
+    single = SLNE.paper(n_neighbors=K, max_epochs=EPOCHS, tol=0, random_state=0)
     single.fit(data.X, data.y, neighbors=data.lists)
     line = data.accuracy(single.neighbor_scores(data.Q, data.X, data.near))
     plain = data.accuracy(pair_scores(data.Q, data.X, data.near))
@@ -128,7 +128,7 @@ def speed(rows=20_000, D=1_000, k=50):
     lists = nearest(X, k)[1]
     times = {}
     for name, model in {
-        "SL-NE 1 × 1000-d": SLNE(n_neighbors=k, max_epochs=20, tol=0, random_state=0),
+        "SL-NE 1 × 1000-d": SLNE.paper(n_neighbors=k, max_epochs=20, tol=0, random_state=0),
         "SL-DE 10 × 100-d, n_jobs=1": _ten(k, 1),
         "SL-DE 10 × 100-d, n_jobs=2": _ten(k, 2),
     }.items():
@@ -142,7 +142,7 @@ def speed(rows=20_000, D=1_000, k=50):
 
 
 def _ten(k, n_jobs):
-    member = SLNE(n_neighbors=k, max_epochs=20, tol=0)
+    member = SLNE.paper(n_neighbors=k, max_epochs=20, tol=0)
     return SLDE(member, n_members=10, n_components=100, n_jobs=n_jobs, random_state=0)
 
 
@@ -156,7 +156,7 @@ def anonymous():
     return int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
 
 before, peaks = anonymous(), []
-learner = SLNE(max_epochs=1, tol=0, random_state=0, callback=lambda *_: peaks.append(anonymous()))
+learner = SLNE.paper(max_epochs=1, tol=0, random_state=0, callback=lambda *_: peaks.append(anonymous()))
 learn_member(pickle.load(sys.stdin.buffer), 0, learner)
 print(max(peaks) - before)
 """

@@ -53,7 +53,7 @@ def naive(X, hoods, M, rows, steps, margin):
 
 
 def learner(X, hoods, **settings):
-    model = SLNE(random_state=0, execution=Execution(**settings))
+    model = SLNE.paper(random_state=0, execution=Execution(**settings))
     model.scale_ = 1.0
     return model._trainer(X, hoods, 0)
 
@@ -142,10 +142,10 @@ def growth(D, k=50, classes=100, rounds=10):
 def memory(n=60_000, D=500, k=50):
     X, y = clustered(n, D)
     lists = np.random.default_rng(0).integers(0, n, (n, k), dtype=np.int32)
-    SLNE(max_epochs=1, random_state=0).fit(X[:500], y[:500])  # compile
+    SLNE.paper(max_epochs=1, random_state=0).fit(X[:500], y[:500])  # compile
     release_memory()
     with MemoryWatch() as watch:
-        SLNE(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
+        SLNE.paper(max_epochs=1, random_state=0).fit(X, y, neighbors=lists)
     sizes = {"graph": sum(a.nbytes for a in neighborhoods(lists, y).arrays),
              "M": 4 * D * D, "X": X.nbytes}  # fmt: skip
     beside = ", ".join(f"{name} {size / 2**20:.0f}" for name, size in sizes.items())

@@ -25,14 +25,14 @@ def stage(name: str, path: str, k: int, index: str) -> int:
     X = np.load(path, mmap_mode="r")
     n = len(X)
     y = np.random.default_rng(0).integers(0, 20, n)
-    small = SLNE(n_neighbors=5, max_epochs=1).fit(np.array(X[:200]), y[:200])  # compile
+    small = SLNE.paper(n_neighbors=5, max_epochs=1).fit(np.array(X[:200]), y[:200])  # compile
     small.fit(X[:200], y[:200], neighbors=nearest(X[:200], 5)[1])
     lists = np.random.default_rng(0).integers(0, n, (n, k), np.int32) if name != "neighbours" else 0
     graph = neighborhoods(lists, y) if name == "learning" else None
     work = {
         "neighbours": lambda: nearest(X, k, index=index),
         "graph": lambda: neighborhoods(lists, y),
-        "learning": lambda: SLNE(n_neighbors=k, max_epochs=1).fit(X, y, neighbors=graph),
+        "learning": lambda: SLNE.paper(n_neighbors=k, max_epochs=1).fit(X, y, neighbors=graph),
     }[name]
     with MemoryWatch() as memory:
         work()

@@ -27,7 +27,7 @@ K = 3  # neighbours that vote under a learned metric, and targets of LMNN: its a
 def nearkin(epochs=8, index="auto"):
     from nearkin import SLNE, Softmax
 
-    learner = SLNE(
+    learner = SLNE.paper(
         Softmax(0.05), n_neighbors=50, step_size=0.5, max_epochs=epochs, tol=0, random_state=0
     )
     return _voting(learner, index=index)

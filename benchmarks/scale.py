@@ -182,11 +182,11 @@ def main() -> None:
     print("SL-NE")
     for name in given.variants:
         execution = Execution(**VARIANTS[name])
-        model = SLNE(max_epochs=given.epochs, tol=0, random_state=0, execution=execution)
+        model = SLNE.paper(max_epochs=given.epochs, tol=0, random_state=0, execution=execution)
         told(f"  {name}", lambda model=model: model.fit(X, y, neighbors=hoods), epochs)
         judge.tell(model)
     ensemble = SLDE(
-        SLNE(
+        SLNE.paper(
             max_epochs=given.member_epochs, n_neighbors=given.k, **MEMBER,
             execution=Execution(**VARIANTS[BEST]),
         ),

@@ -23,7 +23,7 @@ from samples import blobs
 
 
 @parametrize_with_checks(
-    [SoftVotingKNN(), SoftVotingKNN(SLNE(max_epochs=3), preprocess=Preprocess())]
+    [SoftVotingKNN(None), SoftVotingKNN(SLNE.paper(max_epochs=3), preprocess=Preprocess())]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator, check):
@@ -34,7 +34,7 @@ def test_the_papers_vote():
     """Eq. 9, literally: the class with the largest sum of similarities among the k nearest."""
     X, y = blobs(n=260)
     train, test = slice(0, 200), slice(200, 260)
-    learner = SLNE(max_epochs=3, random_state=0).fit(X[train], y[train])
+    learner = SLNE.paper(max_epochs=3, random_state=0).fit(X[train], y[train])
     model = SoftVotingKNN(learner, n_neighbors=15, vote="similarity").fit(X[train], y[train])
     M = learner.matrix_.astype(float)
     for x, label in zip(X[test], model.predict(X[test])):
@@ -133,7 +133,7 @@ def test_votes_of_similarities_that_are_not_negative_are_plain_sums(kind, seed):
 def test_minus_squared_distances_vote_about_as_well_as_counting(vote, k):
     X, y = load_digits(return_X_y=True)
     model = SoftVotingKNN(MinusDistance(), n_neighbors=k, vote=vote).fit(X[:1500], y[:1500])
-    counted = SoftVotingKNN(n_neighbors=k, vote=Vote("top", k)).fit(X[:1500], y[:1500])
+    counted = SoftVotingKNN(None, n_neighbors=k, vote=Vote("top", k)).fit(X[:1500], y[:1500])
     assert model.score(X[1500:], y[1500:]) > counted.score(X[1500:], y[1500:]) - 0.02
 
 
@@ -166,8 +166,8 @@ def test_choose_takes_the_most_accurate():
 
 def test_learning_beats_plain_on_digits():
     X, y = load_digits(return_X_y=True)
-    plain = SoftVotingKNN(preprocess=Preprocess(), random_state=0).fit(X[:1200], y[:1200])
-    learner = SLNE("softmax", step_size=0.5)
+    plain = SoftVotingKNN(None, preprocess=Preprocess(), random_state=0).fit(X[:1200], y[:1200])
+    learner = SLNE.paper("softmax", step_size=0.5)
     model = SoftVotingKNN(learner, preprocess=Preprocess(), random_state=0)
     model.fit(X[:1200], y[:1200])
     assert model.score(X[1200:], y[1200:]) > plain.score(X[1200:], y[1200:]) + 0.005
@@ -177,7 +177,7 @@ def test_all_of_the_interface_with_strings_and_frames():
     X, y = blobs(n=200)
     names = np.array(["wren", "owl", "kite", "tern"])[y]
     frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
-    model = SoftVotingKNN(SLNE(max_epochs=2), n_neighbors=20, random_state=0)
+    model = SoftVotingKNN(SLNE.paper(max_epochs=2), n_neighbors=20, random_state=0)
     model.fit(frame, pd.Series(names))
     assert set(model.predict(frame)) <= set(names)
     p = model.predict_proba(frame)
@@ -196,7 +196,7 @@ def test_all_of_the_interface_with_strings_and_frames():
 def test_one_seed_fixes_everything():
     X, y = blobs()
     one, two = (
-        SoftVotingKNN(SLNE(max_epochs=2), random_state=5).fit(X, y).predict_proba(X)
+        SoftVotingKNN(SLNE.paper(max_epochs=2), random_state=5).fit(X, y).predict_proba(X)
         for _ in range(2)
     )
     np.testing.assert_array_equal(one, two)
@@ -206,7 +206,7 @@ def test_held_out_rows_are_unknown_to_the_first_fit(monkeypatch):
     """Without refit, M must not depend on the labels of the rows that chose the vote."""
     X, y = blobs(n=400)
     settings = {"refit": False, "random_state": 0}
-    first = SoftVotingKNN(SLNE(max_epochs=2), **settings).fit(X, y)
+    first = SoftVotingKNN(SLNE.paper(max_epochs=2), **settings).fit(X, y)
     held = _held(first, X, y)
     assert 20 <= held.sum() <= 60
     other = y.copy()
@@ -214,7 +214,7 @@ def test_held_out_rows_are_unknown_to_the_first_fit(monkeypatch):
     a = np.flatnonzero(held)[0]
     b = next(i for i in np.flatnonzero(held) if y[i] != y[a])
     other[[a, b]] = y[[b, a]]
-    second = SoftVotingKNN(SLNE(max_epochs=2), **settings)
+    second = SoftVotingKNN(SLNE.paper(max_epochs=2), **settings)
     monkeypatch.setattr("nearkin.learning.holdout.held_out", lambda *_: held)
     second.fit(X, other)
     np.testing.assert_array_equal(first.similarity_.matrix_, second.similarity_.matrix_)
@@ -235,7 +235,7 @@ def _held(model, X, y):
 
 def test_fitted_similarity_needs_calibration_rows():
     X, y = blobs(n=400)
-    learner = SLNE(max_epochs=2, random_state=0).fit(X[:300], y[:300])
+    learner = SLNE.paper(max_epochs=2, random_state=0).fit(X[:300], y[:300])
     with pytest.raises(ValueError, match="calibration="):
         SoftVotingKNN(learner).fit(X[:300], y[:300])
     model = SoftVotingKNN(learner).fit(X[:300], y[:300], calibration=(X[300:], y[300:]))
@@ -252,7 +252,7 @@ def test_any_object_with_a_similarity():
 
     X, y = blobs()
     model = SoftVotingKNN(Cosine(), vote="power").fit(X, y)
-    plain = SoftVotingKNN(vote="power").fit(X, y)
+    plain = SoftVotingKNN(None, vote="power").fit(X, y)
     np.testing.assert_array_equal(model.predict(X), plain.predict(X))
 
 
@@ -264,7 +264,7 @@ def test_missing_neighbours_do_not_vote_whatever_the_similarity(vote):
     lists = nearest(X[:-1], 8, queries=X)[1]
     lists[np.random.default_rng(0).random(lists.shape) < 0.6] = -1
     model = SoftVotingKNN(NoMatrix(), vote=vote).fit(X, y)
-    plain = SoftVotingKNN(vote=vote).fit(X, y)
+    plain = SoftVotingKNN(None, vote=vote).fit(X, y)
     one, two = (m.predict_proba(X, neighbors=lists) for m in (model, plain))
     np.testing.assert_allclose(one, two, atol=1e-4)
     for p, row in zip(one, lists):
@@ -286,7 +286,7 @@ def test_a_similarity_of_the_wrong_shape_is_named():
 def test_a_query_without_voters_gets_the_class_frequencies():
     X, y = blobs(n=200)
     y = np.where(y > 1, 1, y) * 7  # the frequent class is not the first
-    model = SoftVotingKNN(vote="power").fit(X, y)
+    model = SoftVotingKNN(None, vote="power").fit(X, y)
     nobody = np.full((3, 4), -1)
     share = np.bincount(y // 7) / 200
     np.testing.assert_allclose(model.predict_proba(X[:3], neighbors=nobody), [share] * 3, rtol=1e-6)
@@ -308,9 +308,9 @@ def test_neighbours_given():
     X, y = blobs(n=300)
     train, test = slice(0, 250), slice(250, 300)
     lists = nearest(X[train], 50)[1]
-    given_lists = SoftVotingKNN(SLNE(max_epochs=2), random_state=0)
+    given_lists = SoftVotingKNN(SLNE.paper(max_epochs=2), random_state=0)
     given_lists.fit(X[train], y[train], neighbors=lists)
-    found = SoftVotingKNN(SLNE(max_epochs=2), random_state=0).fit(X[train], y[train])
+    found = SoftVotingKNN(SLNE.paper(max_epochs=2), random_state=0).fit(X[train], y[train])
     np.testing.assert_array_equal(given_lists.predict(X[test]), found.predict(X[test]))
     near = nearest(X[train], 50, queries=X[test])[1]
     np.testing.assert_array_equal(found.predict(X[test], neighbors=near), found.predict(X[test]))
@@ -323,7 +323,7 @@ def test_neighbours_given():
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
 def test_a_graph_votes_as_its_lists_do(kind, monkeypatch):
     X, y = blobs(n=300)
-    model = SoftVotingKNN(SLNE(max_epochs=2), random_state=0).fit(X[:250], y[:250])
+    model = SoftVotingKNN(SLNE.paper(max_epochs=2), random_state=0).fit(X[:250], y[:250])
     lists = np.sort(nearest(X[:250], 20, queries=X[250:])[1], axis=1)
     lists[np.arange(20) >= np.random.default_rng(0).integers(0, 21, (50, 1))] = -1
     lists[0], lists[7] = -1, -1
@@ -339,7 +339,7 @@ def test_a_graph_votes_as_its_lists_do(kind, monkeypatch):
 
 def test_lists_that_cannot_vote():
     X, y = blobs(n=100)
-    model = SoftVotingKNN(vote="power").fit(X, y)
+    model = SoftVotingKNN(None, vote="power").fit(X, y)
     ends, entries = np.array([0, 1, 2]), np.ones(2)
     for neighbors, message in [
         (np.array([[0], [100]]), r"from 0 to 100; with 100 stored rows .* between 0 and 99"),
@@ -354,7 +354,7 @@ def test_lists_that_cannot_vote():
         for ask in (model.predict, model.predict_proba):
             with pytest.raises(ValueError, match=message):
                 ask(X[:2], neighbors=neighbors)
-    plain = SoftVotingKNN(csls=0.5)  # no learner that would look at the lists
+    plain = SoftVotingKNN(None, csls=0.5)  # no learner that would look at the lists
     with pytest.raises(ValueError, match="from 100 to 100"):
         plain.fit(X, y, neighbors=np.full((100, 3), 100))
     with pytest.raises(ValueError, match="at least one neighbour"):
@@ -363,7 +363,7 @@ def test_lists_that_cannot_vote():
 
 def test_more_lists_than_queries_are_refused_in_every_block(monkeypatch):
     X, y = blobs(n=100)
-    model = SoftVotingKNN(vote="power").fit(X, y)
+    model = SoftVotingKNN(None, vote="power").fit(X, y)
     monkeypatch.setattr("nearkin.classifier.VOTE_CELLS", 16)  # four queries a block
     with pytest.raises(ValueError, match="one list for each of the 8"):
         model.predict(X[:8], neighbors=np.zeros((12, 2), int))
@@ -372,15 +372,17 @@ def test_more_lists_than_queries_are_refused_in_every_block(monkeypatch):
 def test_grid_search_reaches_the_learner():
     X, y = blobs(n=150)
     grid = {"similarity__sampling__margin": [0.0, 0.1], "preprocess__whitening": [0.0, 0.5]}
-    model = SoftVotingKNN(SLNE(Hardest(), max_epochs=1), preprocess=Preprocess(), random_state=0)
+    model = SoftVotingKNN(
+        SLNE.paper(Hardest(), max_epochs=1), preprocess=Preprocess(), random_state=0
+    )
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
     assert set(search.best_params_) == set(grid)
 
 
 def test_sparse_rows_through_the_preprocessing():
     X, y = blobs(n=150)
-    model = SoftVotingKNN(preprocess=Preprocess(), random_state=0).fit(sparse.csr_array(X), y)
-    dense = SoftVotingKNN(preprocess=Preprocess(), random_state=0).fit(X, y)
+    model = SoftVotingKNN(None, preprocess=Preprocess(), random_state=0).fit(sparse.csr_array(X), y)
+    dense = SoftVotingKNN(None, preprocess=Preprocess(), random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.predict(sparse.csr_array(X)), dense.predict(X))
 
 
@@ -409,12 +411,12 @@ def test_bad_calibration(vote):
         ((X[0], y[:12]), r"rows of shape \(12,\)"),
     ]:
         with pytest.raises(ValueError, match=message):
-            SoftVotingKNN(vote=vote).fit(X, y, calibration=calibration)
+            SoftVotingKNN(None, vote=vote).fit(X, y, calibration=calibration)
 
 
 def test_bad_queries():
     X, y = blobs(n=80)
-    model = SoftVotingKNN(vote="power").fit(X, y)
+    model = SoftVotingKNN(None, vote="power").fit(X, y)
     for call, message in [
         (lambda: model.predict(X[:, :3]), "3 features"),
         (lambda: model.predict_top(X, n=9), "n=9 must lie between 1 and the 4"),
@@ -427,15 +429,15 @@ def test_bad_queries():
             call()
     assert model.set_params(n_neighbors=51).kneighbors(X, 51)[1].shape == (80, 51)
     with pytest.warns(UserWarning, match="all of them vote"):
-        SoftVotingKNN(n_neighbors=81, vote="power").fit(X, y)
+        SoftVotingKNN(None, n_neighbors=81, vote="power").fit(X, y)
     with pytest.warns(UserWarning, match=r"similarity\.n_neighbors=80 .* 79 are used") as told:
-        SoftVotingKNN(SLNE(n_neighbors=80, max_epochs=1)).fit(X, y)
+        SoftVotingKNN(SLNE.paper(n_neighbors=80, max_epochs=1)).fit(X, y)
     assert [Path(w.filename).name for w in told] == ["test_classifier.py"]
 
 
 def test_csls_subtracts_the_mean_similarity_of_the_neighbours():
     X, y = blobs(n=200)
-    learner = SLNE(n_neighbors=10, max_epochs=2)
+    learner = SLNE.paper(n_neighbors=10, max_epochs=2)
     model = SoftVotingKNN(learner, csls=0.5, vote="power", random_state=0).fit(X, y)
     M, near = model.similarity_.matrix_.astype(float), nearest(X, 50)[1]
     expected = [0.5 * np.mean(X[row] @ M @ x) for row, x in zip(near, X)]
@@ -455,7 +457,7 @@ class NoMatrix:
 def test_the_learner_gets_as_many_neighbours_as_it_asks_for():
     """Also where the shortlist is longer."""
     X, y = blobs(n=200)
-    learner = SLNE(n_neighbors=10, max_epochs=2, random_state=0)
+    learner = SLNE.paper(n_neighbors=10, max_epochs=2, random_state=0)
     inside = SoftVotingKNN(learner, n_neighbors=60, vote="power").fit(X, y).similarity_.matrix_
     np.testing.assert_array_equal(inside, learner.fit(X, y).matrix_)
 
@@ -467,7 +469,7 @@ def test_added_rows_vote_as_if_they_had_always_been_there(csls):
     first = np.flatnonzero(y < 4)[:150]  # two classes, and longer names, come later
     rest = np.setdiff1d(np.arange(300), first)
     prepare = Preprocess(8).fit(X[first])
-    learner = SLNE(max_epochs=2, random_state=0)
+    learner = SLNE.paper(max_epochs=2, random_state=0)
     learner.fit(prepare.transform(X[first]), y[first])
     settings = {"preprocess": prepare, "vote": "power", "csls": csls, "n_neighbors": 20}
     model = SoftVotingKNN(learner, **settings).fit(X[first], names[first])
@@ -497,7 +499,7 @@ def test_added_rows_vote_as_if_they_had_always_been_there(csls):
 
 def test_adding_to_a_loaded_model_and_what_cannot_be_added(tmp_path):
     X, y = blobs(n=100)
-    model = SoftVotingKNN(vote="power").fit(X[:80], y[:80])
+    model = SoftVotingKNN(None, vote="power").fit(X[:80], y[:80])
     model.save(tmp_path / "m")
     again = nearkin.load(tmp_path / "m").add(X[80:], y[80:])
     assert len(again.database_) == 100
@@ -511,14 +513,14 @@ def test_adding_to_a_loaded_model_and_what_cannot_be_added(tmp_path):
         with pytest.raises(ValueError, match=message):
             model.add(rows, labels)
     with pytest.raises(NotFittedError):
-        SoftVotingKNN().add(X, y)
+        SoftVotingKNN(None).add(X, y)
     assert len(model.database_) == 80
 
 
 def test_without_a_similarity_it_is_plain_k_nearest_neighbours():
     """Also where rows differ in length, of which inner products would prefer the long ones."""
     X, y = load_digits(return_X_y=True)
-    plain = SoftVotingKNN(n_neighbors=5, vote=Vote("top", 5)).fit(X[:1200], y[:1200])
+    plain = SoftVotingKNN(None, n_neighbors=5, vote=Vote("top", 5)).fit(X[:1200], y[:1200])
     nearest_one = X[plain.kneighbors(X[1200:], 1)[1][:, 0]]
     theirs = NearestNeighbors(n_neighbors=1).fit(X[:1200]).kneighbors(X[1200:])[0]
     np.testing.assert_allclose(np.linalg.norm(X[1200:] - nearest_one, axis=1), theirs[:, 0])
@@ -528,7 +530,7 @@ def test_without_a_similarity_it_is_plain_k_nearest_neighbours():
 def test_without_a_similarity_unit_rows_have_their_cosine():
     X, y = blobs(n=200)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    scores, indices = SoftVotingKNN(vote="power").fit(unit, y).kneighbors(unit[:20], 7)
+    scores, indices = SoftVotingKNN(None, vote="power").fit(unit, y).kneighbors(unit[:20], 7)
     expected = np.einsum("nd,nkd->nk", unit[:20], unit[indices])
     np.testing.assert_allclose(scores, expected, atol=1e-5)
 
@@ -543,7 +545,7 @@ def test_classes_without_votes_are_ranked_by_similarity():
 
 def test_nothing_is_left_of_an_earlier_fit():
     X, y = blobs(n=80)
-    model = SoftVotingKNN(n_neighbors=10).fit(X, y)
+    model = SoftVotingKNN(None, n_neighbors=10).fit(X, y)
     assert hasattr(model, "calibration_accuracy_")
     model.set_params(vote="power").fit(X, y)
     assert not hasattr(model, "calibration_accuracy_")
@@ -556,9 +558,9 @@ def test_held_out_rows_do_not_vote_for_themselves():
     lists = nearest(X, 7)[1]
     with_self = np.c_[np.arange(300, dtype=np.int32), lists]
     for share in (0.0, 0.5):
-        model = SoftVotingKNN(random_state=0, csls=share)
+        model = SoftVotingKNN(None, random_state=0, csls=share)
         assert model.fit(X, y, neighbors=with_self).calibration_accuracy_ < 0.6
-    model = SoftVotingKNN(csls=0.5, vote="power")
+    model = SoftVotingKNN(None, csls=0.5, vote="power")
     biases = [model.fit(X, y, neighbors=n).csls_bias_ for n in (lists, with_self)]
     np.testing.assert_allclose(*biases, rtol=1e-5)
 
@@ -571,7 +573,7 @@ def test_lists_of_any_form_give_the_same_model(form):
     given = lists.astype(form) if given is None else given
 
     def fit(neighbors):
-        learner = SLNE(max_epochs=2, tol=0)
+        learner = SLNE.paper(max_epochs=2, tol=0)
         return SoftVotingKNN(learner, n_neighbors=5, random_state=0).fit(X, y, neighbors=neighbors)
 
     one, other = fit(lists), fit(given)
@@ -584,15 +586,15 @@ def test_parts_that_are_fitted_are_used_as_they_are():
     prepared = Preprocess(3).fit(X)
     pipeline = make_pipeline(StandardScaler(), Preprocess(3)).fit(2 * X)
     for part in (prepared, FrozenEstimator(prepared), pipeline):
-        model = SoftVotingKNN(preprocess=part, vote="top").fit(X, y)
+        model = SoftVotingKNN(None, preprocess=part, vote="top").fit(X, y)
         np.testing.assert_array_equal(model.database_, part.transform(X))
-    learner = FrozenEstimator(SLNE(max_epochs=1).fit(X, y))
+    learner = FrozenEstimator(SLNE.paper(max_epochs=1).fit(X, y))
     assert SoftVotingKNN(learner, vote="top").fit(X, y).similarity_ is learner
 
 
 def test_a_learner_whose_fit_has_failed_is_not_fitted():
     X, y = blobs(n=80)
-    learner = SLNE(max_epochs=1)
+    learner = SLNE.paper(max_epochs=1)
     with pytest.raises(ValueError, match="one class"):
         learner.fit(X, np.zeros(80))
     model = SoftVotingKNN(learner, vote="top").fit(X, y)
@@ -601,7 +603,7 @@ def test_a_learner_whose_fit_has_failed_is_not_fitted():
 
 def test_preprocessing_that_stays_sparse():
     X, y = blobs(n=80)
-    model = SoftVotingKNN(preprocess=MaxAbsScaler(), vote="top").fit(sparse.csr_array(X), y)
+    model = SoftVotingKNN(None, preprocess=MaxAbsScaler(), vote="top").fit(sparse.csr_array(X), y)
     np.testing.assert_allclose(model.database_, X / np.abs(X).max(axis=0), rtol=1e-6)
 
 
@@ -623,14 +625,14 @@ def test_of_very_many_voters_the_majority_wins():
 def test_bad_settings_of_the_search():
     X, y = blobs(n=80)
     with pytest.raises(ValueError, match=r"index=3 must be a string"):
-        SoftVotingKNN(index=3, vote="top").fit(X, y)
+        SoftVotingKNN(None, index=3, vote="top").fit(X, y)
     for wrong in ("5", 2.5):
         with pytest.raises(ValueError, match=r"similarity\.n_neighbors=.* must be a whole number"):
-            SoftVotingKNN(SLNE(n_neighbors=wrong)).fit(X, y)
+            SoftVotingKNN(SLNE.paper(n_neighbors=wrong)).fit(X, y)
 
 
 def test_rows_that_are_added_count_for_the_scale():
     X, y = blobs(n=200)
-    model = SoftVotingKNN(vote="power").fit(X[:100], y[:100]).add(3 * X[100:], y[100:])
-    whole = SoftVotingKNN(vote="power").fit(np.r_[X[:100], 3 * X[100:]], y)
+    model = SoftVotingKNN(None, vote="power").fit(X[:100], y[:100]).add(3 * X[100:], y[100:])
+    whole = SoftVotingKNN(None, vote="power").fit(np.r_[X[:100], 3 * X[100:]], y)
     np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), rtol=1e-5, atol=1e-6)

@@ -88,11 +88,11 @@ def changed_graph(part, place, value):
 )
 def test_graphs_with_invalid_indices_are_refused(change, message):
     X, y = np.random.default_rng(0).normal(size=(10, 4)), np.arange(10) % 2
-    fitted = SLNE(n_neighbors=2, max_epochs=1).fit(X, y)
+    fitted = SLNE.paper(n_neighbors=2, max_epochs=1).fit(X, y)
     for use in (
         lambda graph: neighborhoods(graph, y),
         lambda graph: fitted.objective(X, y, neighbors=graph),
-        lambda graph: SLNE().fit(X, y, neighbors=graph),
+        lambda graph: SLNE.paper().fit(X, y, neighbors=graph),
         lambda graph: SLDE(n_members=2).fit(X, y, neighbors=graph),
     ):
         with pytest.raises(ValueError, match=message):
@@ -206,7 +206,7 @@ def test_hand_made_neighbourhoods(change, message):
     with pytest.raises(ValueError, match=message):
         neighborhoods(hoods, labels)
     with pytest.raises(ValueError, match=message):
-        SLNE().fit(np.eye(3), labels, neighbors=hoods)
+        SLNE.paper().fit(np.eye(3), labels, neighbors=hoods)
 
 
 def test_held_rows_are_as_many_as_rows():

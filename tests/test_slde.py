@@ -27,7 +27,7 @@ from samples import blobs, slne
 EASY = {"n_neighbors": 10, "max_epochs": 3, "tol": 0}
 
 
-@parametrize_with_checks([SLDE(), SLDE(SLNE(max_epochs=2), n_members=2)])
+@parametrize_with_checks([SLDE(), SLDE(SLNE.paper(max_epochs=2), n_members=2)])
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -117,7 +117,7 @@ def test_a_joint_step_sees_the_other_members(data):
     X, y = data
     lists = nearest(X, 10)[1]
     A, B = np.eye(12, dtype=np.float32)[:6], np.eye(12, dtype=np.float32)[6:]
-    base = SLNE(
+    base = SLNE.paper(
         "all",
         n_neighbors=10,
         max_epochs=1,
@@ -273,7 +273,7 @@ def test_interrupt_keeps_whole_members_only(data, tmp_path):
 
     threading.Thread(target=press, daemon=True).start()
     settings = {"n_members": 5, "random_state": 0}
-    slow = SLNE(n_neighbors=50, max_epochs=400, tol=0)
+    slow = SLNE.paper(n_neighbors=50, max_epochs=400, tol=0)
     with pytest.raises(KeyboardInterrupt):
         SLDE(slow, **settings).fit(X, y, folder=tmp_path)
     assert 1 <= len(list(tmp_path.glob("member-*"))) < 5
@@ -366,9 +366,12 @@ def test_a_folder_that_is_a_file(data, tmp_path):
         ({"n_members": 0}, "n_members=0"),
         ({"n_members": 2.5}, r"n_members=2\.5 must be a whole number"),
         ({"n_components": 2.5}, r"n_components=2\.5 must be a whole number"),
-        ({"learner": SLNE(n_neighbors=2.5)}, r"n_neighbors=2\.5 must be a whole number"),
-        ({"learner": SLNE(execution=Execution(index=3))}, "index=3 must be a string"),
-        ({"learner": SLNE(execution=Execution(index="exact;foo"))}, "'exact' takes no settings"),
+        ({"learner": SLNE.paper(n_neighbors=2.5)}, r"n_neighbors=2\.5 must be a whole number"),
+        ({"learner": SLNE.paper(execution=Execution(index=3))}, "index=3 must be a string"),
+        (
+            {"learner": SLNE.paper(execution=Execution(index="exact;foo"))},
+            "'exact' takes no settings",
+        ),
         ({"learner": LMNN(), "joint_epochs": 1}, "needs SLNE as learner"),
         ({"weights": "accuracy", "own_neighbors": True}, "own_neighbors=False"),
     ],
@@ -399,17 +402,17 @@ def test_more_neighbours_than_rows(data, own_neighbors):
     settings = {"n_members": 3, "own_neighbors": own_neighbors, "random_state": 0}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        many = SLDE(SLNE(n_neighbors=500, max_epochs=1), **settings).fit(X, y)
+        many = SLDE(SLNE.paper(n_neighbors=500, max_epochs=1), **settings).fit(X, y)
     (warning,) = caught
     with pytest.warns(UserWarning, match="n_neighbors=500 but X has 240 rows; 239 are") as alone:
-        SLNE(n_neighbors=500, max_epochs=1).fit(X, y)
+        SLNE.paper(n_neighbors=500, max_epochs=1).fit(X, y)
     assert str(warning.message) == str(alone[0].message)
     assert warning.filename == __file__
-    all_others = SLDE(SLNE(n_neighbors=239, max_epochs=1), **settings).fit(X, y)
+    all_others = SLDE(SLNE.paper(n_neighbors=239, max_epochs=1), **settings).fit(X, y)
     np.testing.assert_array_equal(many.matrix_, all_others.matrix_)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # lists that are there, and learners that ask for none
-        SLDE(SLNE(n_neighbors=500, max_epochs=1)).fit(X, y, neighbors=nearest(X, 10)[1])
+        SLDE(SLNE.paper(n_neighbors=500, max_epochs=1)).fit(X, y, neighbors=nearest(X, 10)[1])
         few = np.concatenate([X[y == label][:10] for label in np.unique(y)])
         labels = np.repeat(np.arange(len(np.unique(y))), 10)
         SLDE(NeighborhoodComponentsAnalysis(max_iter=5), n_members=2).fit(few, labels)
@@ -449,7 +452,7 @@ def test_a_block_without_anything_in_it_is_named():
 def test_rows_beyond_float32_raise_the_error_of_slne(data, factor):
     X, y = data
     told = []
-    for model in (SLNE(), SLDE(n_members=2)):
+    for model in (SLNE.paper(), SLDE(n_members=2)):
         with pytest.raises(ValueError, match="X") as error:
             model.fit(X * factor, y)
         told.append(str(error.value))
@@ -458,7 +461,7 @@ def test_rows_beyond_float32_raise_the_error_of_slne(data, factor):
 
 def test_one_class_is_reported_as_by_slne(data):
     X, y = data
-    for model in (SLNE(), SLDE(), LMNN()):
+    for model in (SLNE.paper(), SLDE(), LMNN()):
         with pytest.raises(ValueError, match="y holds one class; at least two classes are needed"):
             model.fit(X, np.zeros(len(y)))
 

@@ -23,7 +23,11 @@ from samples import blobs, slne
 
 
 @parametrize_with_checks(
-    [SLNE(), SLNE(constraint=Constraint(psd=True)), SLNE("softmax", validation_fraction=0.1)]
+    [
+        SLNE.paper(),
+        SLNE.paper(constraint=Constraint(psd=True)),
+        SLNE.paper("softmax", validation_fraction=0.1),
+    ]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator, check):
@@ -34,7 +38,7 @@ def test_scikit_learn(estimator, check):
 def test_learning_helps_new_rows(rule):
     X, y = blobs(n=900, dims=20, spread=1.0)
     train, test = slice(0, 600), slice(600, 900)
-    model = SLNE(rule, step_size=0.5, random_state=0).fit(X[train], y[train])
+    model = SLNE.paper(rule, step_size=0.5, random_state=0).fit(X[train], y[train])
     near = nearest(X[train], 50, queries=X[test])[1]
     votes = Vote("softmax", 0.05)
 
@@ -47,7 +51,7 @@ def test_learning_helps_new_rows(rule):
 
 def test_similarity_and_its_forms_agree(data):
     X, y = data
-    model = SLNE(max_epochs=2, random_state=0).fit(X, y)
+    model = SLNE.paper(max_epochs=2, random_state=0).fit(X, y)
     expected = X[:5].astype(float) @ model.matrix_.astype(float) @ X[5:9].T
     np.testing.assert_allclose(model.similarity(X[:5], X[5:9]), expected, atol=1e-5)
     np.testing.assert_allclose(model.transform_query(X[:5]) @ X[5:9].T, expected, atol=1e-5)
@@ -71,10 +75,12 @@ def test_any_number_of_threads_gives_the_same_matrix(rule):
 
 def test_projections(data):
     X, y = data
-    free = SLNE(max_epochs=3, random_state=0).fit(X, y).matrix_
+    free = SLNE.paper(max_epochs=3, random_state=0).fit(X, y).matrix_
     assert not np.allclose(free, free.T)
     symmetric = (
-        SLNE(max_epochs=3, random_state=0, constraint=Constraint(symmetric=True)).fit(X, y).matrix_
+        SLNE.paper(max_epochs=3, random_state=0, constraint=Constraint(symmetric=True))
+        .fit(X, y)
+        .matrix_
     )
     np.testing.assert_allclose(symmetric, symmetric.T, atol=1e-6)
     for also in ({}, {"symmetric": True}, {"psd": True}, {"normalize": True}):
@@ -86,7 +92,7 @@ def test_projections(data):
 
 def test_psd_gives_a_euclidean_space(data):
     X, y = data
-    model = SLNE(max_epochs=3, random_state=0, constraint=Constraint(psd=True)).fit(X, y)
+    model = SLNE.paper(max_epochs=3, random_state=0, constraint=Constraint(psd=True)).fit(X, y)
     L = model.components_
     np.testing.assert_allclose(L.T @ L, model.matrix_, atol=1e-5)
     np.testing.assert_allclose(
@@ -94,7 +100,7 @@ def test_psd_gives_a_euclidean_space(data):
         model.similarity(X[:3], X[3:6]),
         atol=1e-4,
     )
-    plain = SLNE(max_epochs=1).fit(X, y)
+    plain = SLNE.paper(max_epochs=1).fit(X, y)
     assert not hasattr(plain, "transform")
     with pytest.raises(AttributeError, match="psd=True"):
         plain.components_  # noqa: B018
@@ -118,14 +124,14 @@ def test_early_stopping_keeps_the_best_epoch():
 
 def test_stops_when_settled(data):
     X, y = data
-    assert SLNE(tol=0.5, max_epochs=50, random_state=0).fit(X, y).n_epochs_ < 10
-    assert SLNE(tol=0, max_epochs=7, random_state=0).fit(X, y).n_epochs_ == 7
+    assert SLNE.paper(tol=0.5, max_epochs=50, random_state=0).fit(X, y).n_epochs_ < 10
+    assert SLNE.paper(tol=0, max_epochs=7, random_state=0).fit(X, y).n_epochs_ == 7
 
 
 def test_warm_start_goes_on_where_it_stopped(data):
     X, y = data
-    whole = SLNE(max_epochs=4, tol=0, random_state=0).fit(X, y)
-    parts = SLNE(max_epochs=2, tol=0, random_state=0, warm_start=True).fit(X, y).fit(X, y)
+    whole = SLNE.paper(max_epochs=4, tol=0, random_state=0).fit(X, y)
+    parts = SLNE.paper(max_epochs=2, tol=0, random_state=0, warm_start=True).fit(X, y).fit(X, y)
     np.testing.assert_array_equal(whole.matrix_, parts.matrix_)
     assert len(parts.history_) == parts.n_epochs_ == 4
     with pytest.raises(ValueError, match="warm_start"):
@@ -140,18 +146,18 @@ def test_interrupt_keeps_what_was_learned(data):
             _thread.interrupt_main()
             threading.Event().wait(1)
 
-    model = SLNE(max_epochs=500, tol=0, random_state=0, execution=Execution(callback=press))
+    model = SLNE.paper(max_epochs=500, tol=0, random_state=0, execution=Execution(callback=press))
     with pytest.warns(UserWarning, match="interrupted in epoch 4"):
         model.fit(X, y)
     assert model.n_epochs_ == 3
-    again = SLNE(max_epochs=3, tol=0, random_state=0).fit(X, y)
+    again = SLNE.paper(max_epochs=3, tol=0, random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.matrix_, again.matrix_)
 
 
 def test_rows_without_triplets_are_counted():
     X, y = blobs(n=120)
     y[:5] = [10, 11, 12, 13, 14]  # classes of one: no targets, still impostors
-    model = SLNE(n_neighbors=6, max_epochs=1, random_state=0).fit(X, y)
+    model = SLNE.paper(n_neighbors=6, max_epochs=1, random_state=0).fit(X, y)
     assert model.n_skipped_ >= 5
     assert model.history_[0]["skipped"] == model.n_skipped_
 
@@ -160,23 +166,23 @@ def test_nothing_to_learn_is_said():
     X = np.concatenate([np.eye(4), -np.eye(4)]).repeat(3, axis=0) + 0.01
     y = np.arange(8).repeat(3)
     with pytest.warns(ConvergenceWarning, match="nothing can be learned"):
-        model = SLNE(n_neighbors=2).fit(X, y)
+        model = SLNE.paper(n_neighbors=2).fit(X, y)
     np.testing.assert_array_equal(model.matrix_, np.eye(4))
 
 
 def test_same_for_any_layout_and_type(data, tmp_path):
     X, y = data
-    expected = SLNE(max_epochs=2, random_state=0).fit(X, y).matrix_
+    expected = SLNE.paper(max_epochs=2, random_state=0).fit(X, y).matrix_
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     assert not mapped.flags.writeable
     for other in (np.asfortranarray(X), X.astype(np.float64), mapped, X.tolist()):
-        M = SLNE(max_epochs=2, random_state=0).fit(other, y).matrix_
+        M = SLNE.paper(max_epochs=2, random_state=0).fit(other, y).matrix_
         np.testing.assert_array_equal(M, expected)
     whole_numbers = (X * 100).astype(int)
-    half = SLNE(max_epochs=1, random_state=0).fit(X.astype(np.float16), y)
+    half = SLNE.paper(max_epochs=1, random_state=0).fit(X.astype(np.float16), y)
     assert half.matrix_.dtype == np.float32
-    assert SLNE(max_epochs=1).fit(whole_numbers, y).matrix_.dtype == np.float32
+    assert SLNE.paper(max_epochs=1).fit(whole_numbers, y).matrix_.dtype == np.float32
 
 
 def with_cell(value):
@@ -202,7 +208,7 @@ def with_cell(value):
 )
 def test_bad_data(X, y, message):
     with pytest.raises(ValueError, match=message):
-        SLNE().fit(X, y)
+        SLNE.paper().fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -219,20 +225,20 @@ def test_bad_parameters_are_named(data, settings):
     ((name, value),) = settings.items()
     names = value.get_params() if isinstance(value, ParameterGroup) else [name]
     with pytest.raises(ValueError, match=rf"^({name}\.)?({'|'.join(names)})="):
-        SLNE(**settings).fit(*data)
+        SLNE.paper(**settings).fit(*data)
 
 
 def test_too_many_neighbours_warns_and_uses_all(data):
     X, y = data
     with pytest.warns(UserWarning, match="299 are used"):
-        SLNE(n_neighbors=300, max_epochs=1).fit(X, y)
+        SLNE.paper(n_neighbors=300, max_epochs=1).fit(X, y)
 
 
 def test_some_zero_vectors_are_harmless(data):
     X, y = data
     X = X.copy()
     X[:3] = 0
-    assert np.isfinite(SLNE(max_epochs=2).fit(X, y).matrix_).all()
+    assert np.isfinite(SLNE.paper(max_epochs=2).fit(X, y).matrix_).all()
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid).*")
@@ -280,12 +286,12 @@ def test_settings_of_the_wrong_kind(data, setting, message):
 def test_ragged_lists_are_named(data):
     X, y = data
     with pytest.raises(ValueError, match="neighbors"):
-        SLNE().fit(X, y, neighbors=[[1, 2], [0]] * (len(X) // 2))
+        SLNE.paper().fit(X, y, neighbors=[[1, 2], [0]] * (len(X) // 2))
 
 
 def test_no_tolerance_means_all_epochs(data):
     X, y = data
-    model = SLNE("softmax", tol=0, max_epochs=17, random_state=0, validation_fraction=0.1)
+    model = SLNE.paper("softmax", tol=0, max_epochs=17, random_state=0, validation_fraction=0.1)
     assert len(model.fit(X, y).history_) == 17
 
 
@@ -293,7 +299,7 @@ def test_no_tolerance_means_all_epochs(data):
 def test_rows_whose_squares_are_beyond_float32(data, factor, largest):
     X, y = data
     with pytest.raises(ValueError, match=f"largest number is .*{largest}.*divide X by it"):
-        SLNE().fit(X / np.abs(X).max() * factor * 1.5, y)
+        SLNE.paper().fit(X / np.abs(X).max() * factor * 1.5, y)
 
 
 @pytest.mark.parametrize("setting", [{"psd": True}, {"rank": 3}, {"normalize": True}])
@@ -309,7 +315,7 @@ def test_divergence_is_named_whatever_is_kept(data, setting):
 def test_a_divergent_step_size_warns_once(data):
     X, y = data
     with pytest.warns(ConvergenceWarning, match="diverges: .* of epoch 1 is") as told:
-        model = SLNE(step_size=1e6, tol=0, max_epochs=5, random_state=0).fit(X, y)
+        model = SLNE.paper(step_size=1e6, tol=0, max_epochs=5, random_state=0).fit(X, y)
     assert min(h["loss"] for h in model.history_) > 1e4  # in every epoch, and told once
     assert [warning.filename for warning in told] == [__file__]
     with pytest.warns(ConvergenceWarning, match="of epoch 6 is") as told:
@@ -319,13 +325,13 @@ def test_a_divergent_step_size_warns_once(data):
 
 def test_divergence_is_named(data):
     with pytest.raises(FloatingPointError, match=r"step_size=1e\+38 diverged"):
-        SLNE(Hardest(1e30), step_size=1e38, max_epochs=20).fit(*data)
+        SLNE.paper(Hardest(1e30), step_size=1e38, max_epochs=20).fit(*data)
     with pytest.warns(ConvergenceWarning, match=r"step_size=1e\+20 diverges"):
-        SLNE(step_size=1e20, max_epochs=2).fit(*data)
+        SLNE.paper(step_size=1e20, max_epochs=2).fit(*data)
 
 
 def test_wrong_width_later(data):
-    model = SLNE(max_epochs=1).fit(*data)
+    model = SLNE.paper(max_epochs=1).fit(*data)
     with pytest.raises(ValueError, match="5 features"):
         model.similarity(np.ones((2, 5)), np.ones((2, 12)))
     with pytest.raises(ValueError, match="pairs has shape"):
@@ -337,17 +343,17 @@ def test_wrong_width_later(data):
 def test_bad_neighbours(data):
     X, y = data
     with pytest.raises(ValueError, match="one list for each row"):
-        SLNE().fit(X, y, neighbors=[[1, 2]])
+        SLNE.paper().fit(X, y, neighbors=[[1, 2]])
     with pytest.raises(ValueError, match="between 0 and 299"):
-        SLNE().fit(X, y, neighbors=np.full((300, 2), 300))
+        SLNE.paper().fit(X, y, neighbors=np.full((300, 2), 300))
 
 
 def test_quiet_unless_asked(data, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SLNE(max_epochs=2).fit(*data)
+        SLNE.paper(max_epochs=2).fit(*data)
     assert capsys.readouterr().out == ""
-    SLNE(max_epochs=2, execution=Execution(verbose=1)).fit(*data)
+    SLNE.paper(max_epochs=2, execution=Execution(verbose=1)).fit(*data)
     assert "violation_rate" in capsys.readouterr().out
 
 
@@ -367,7 +373,7 @@ def test_partial_fit_against_numpy(first_by):
     X, y = blobs(n=160, dims=8)
     y[-3:] = 9
     n, k = 100, 6
-    model = SLNE(
+    model = SLNE.paper(
         n_neighbors=k, max_epochs=2, tol=0, random_state=0, execution=Execution(order="given")
     )
     getattr(model, first_by)(X[:n], y[:n])
@@ -398,7 +404,7 @@ def test_partial_fit_against_numpy(first_by):
 def test_partial_fit_learns_a_new_class():
     X, y = blobs(n=900, dims=20, classes=6, spread=1.0)
     old, new, test = (np.flatnonzero(m) for m in _thirds(y))
-    model = SLNE("softmax", step_size=0.5, random_state=0).fit(X[old], y[old])
+    model = SLNE.paper("softmax", step_size=0.5, random_state=0).fit(X[old], y[old])
     train = np.concatenate([old, new])
     near = nearest(X[train], 30, queries=X[test])[1]
 
@@ -421,7 +427,7 @@ def _thirds(y):
 def test_partial_fit_row_by_row_and_in_words():
     X, y = blobs(n=60)
     names = np.array(["wren", "owl", "kite", "blackbird"])[y]
-    model = SLNE(n_neighbors=5, random_state=0).partial_fit(X[:40], names[:40])
+    model = SLNE.paper(n_neighbors=5, random_state=0).partial_fit(X[:40], names[:40])
     before = model.matrix_.copy()
     for i in range(40, 60):
         model.partial_fit(X[[i]], names[[i]])
@@ -436,7 +442,9 @@ def test_partial_fit_row_by_row_and_in_words():
 @pytest.mark.filterwarnings("ignore:no row has both")
 def test_partial_fit_begins_with_anything():
     X, y = blobs(n=60)
-    model = SLNE(n_neighbors=30).partial_fit(X[:2], [0, 0])  # one class, fewer rows than wanted
+    model = SLNE.paper(n_neighbors=30).partial_fit(
+        X[:2], [0, 0]
+    )  # one class, fewer rows than wanted
     np.testing.assert_array_equal(model.matrix_, np.eye(12))
     assert np.isfinite(model.partial_fit(X[2:], y[2:]).matrix_).all()
 
@@ -463,7 +471,7 @@ def test_partial_fit_after_ready_made_lists(data, lists):
 
 def test_rows_are_not_pickled_or_saved(data, tmp_path):
     X, y = data
-    model = SLNE(max_epochs=1, warm_start=True, random_state=0).fit(X, y)
+    model = SLNE.paper(max_epochs=1, warm_start=True, random_state=0).fit(X, y)
     nearkin.save(model, tmp_path / "m")
     for copy in (pickle.loads(pickle.dumps(model)), nearkin.load(tmp_path / "m")):
         np.testing.assert_array_equal(copy.matrix_, model.matrix_)
@@ -478,7 +486,7 @@ def test_rows_are_not_pickled_or_saved(data, tmp_path):
 def test_the_softmax_rule_always_has_some_loss(data):
     X, y = data
     for rule, rate in (("softmax", 1.0), ("hardest", 0.99)):
-        history = SLNE(rule, n_neighbors=5, tol=0, random_state=0).fit(X, y).history_
+        history = SLNE.paper(rule, n_neighbors=5, tol=0, random_state=0).fit(X, y).history_
         assert (history[-1]["violation_rate"] >= rate) == (rule == "softmax")
 
 
@@ -486,7 +494,7 @@ def test_the_softmax_rule_always_has_some_loss(data):
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_normalised_whatever_the_length_of_rows(data, length, symmetric):
     X, y = data
-    model = SLNE(
+    model = SLNE.paper(
         max_epochs=2,
         tol=0,
         random_state=0,
@@ -504,7 +512,7 @@ def test_a_graph_with_repeated_entries_stays_as_it_is(data):
     graph = sparse.csr_array(
         (np.ones(twice.size), twice.ravel(), np.arange(n + 1) * 14), shape=(n, n)
     )
-    model = SLNE(max_epochs=2, random_state=0, validation_fraction=0.1)
+    model = SLNE.paper(max_epochs=2, random_state=0, validation_fraction=0.1)
     once = model.fit(X, y, neighbors=lists).matrix_
     np.testing.assert_allclose(model.fit(X, y, neighbors=graph).matrix_, once, atol=1e-5)
     assert graph.indptr[-1] == twice.size
@@ -513,23 +521,23 @@ def test_a_graph_with_repeated_entries_stays_as_it_is(data):
 def test_early_stopping_without_a_row_to_spare_warns():
     X, _ = blobs(n=80)
     with pytest.warns(UserWarning, match="validation_fraction=0.1 of classes"):
-        SLNE(n_neighbors=10, max_epochs=1, validation_fraction=0.1).fit(X, np.arange(80) // 2)
+        SLNE.paper(n_neighbors=10, max_epochs=1, validation_fraction=0.1).fit(X, np.arange(80) // 2)
 
 
 def test_a_choice_that_cannot_be_hashed(data):
     with pytest.raises(ValueError, match=r"sampling=\['hardest'\] must be one of"):
-        SLNE(["hardest"]).fit(*data)
+        SLNE.paper(["hardest"]).fit(*data)
 
 
 def test_a_callback_stops_the_fit(data):
-    model = SLNE(tol=0, execution=Execution(callback=lambda epoch, _: epoch == 3)).fit(*data)
+    model = SLNE.paper(tol=0, execution=Execution(callback=lambda epoch, _: epoch == 3)).fit(*data)
     assert model.n_epochs_ == len(model.history_) == 3
 
 
 def test_nested_parameters_reach_the_groups(data):
-    model = SLNE(Softmax(), execution=Execution())
+    model = SLNE.paper(Softmax(), execution=Execution())
     model.set_params(sampling__temperature=0.3, execution__order="given", max_epochs=2)
-    expected = SLNE(Softmax(0.3), execution=Execution(order="given"), max_epochs=2).fit(*data)
+    expected = SLNE.paper(Softmax(0.3), execution=Execution(order="given"), max_epochs=2).fit(*data)
     np.testing.assert_array_equal(model.fit(*data).matrix_, expected.matrix_)
 
 
@@ -550,15 +558,15 @@ class OwnHardest(SamplingRule):
 def test_a_rule_of_the_users_own(dims):
     X, y = blobs(n=500, dims=dims, spread=2)
     settings = {"max_epochs": 2, "tol": 0, "random_state": 0}
-    own = SLNE(OwnHardest(), **settings).fit(X, y)
+    own = SLNE.paper(OwnHardest(), **settings).fit(X, y)
     scale = own.scale_
-    theirs = SLNE(Hardest(0.02 / scale), **settings).fit(X, y)
+    theirs = SLNE.paper(Hardest(0.02 / scale), **settings).fit(X, y)
     np.testing.assert_allclose(own.matrix_, theirs.matrix_, atol=1e-5)
     assert own.history_[0]["violation_rate"] > 0
 
 
 def test_a_model_with_a_rule_of_the_users_own_can_be_saved(data, tmp_path):
-    model = SLNE(OwnHardest(), max_epochs=1).fit(*data)
+    model = SLNE.paper(OwnHardest(), max_epochs=1).fit(*data)
     nearkin.save(model, tmp_path / "m")
     again = nearkin.load(tmp_path / "m")
     np.testing.assert_array_equal(again.matrix_, model.matrix_)
@@ -568,7 +576,7 @@ def test_a_model_with_a_rule_of_the_users_own_can_be_saved(data, tmp_path):
 
 def test_indices_that_are_no_rows_are_refused(data):
     X, y = data
-    model = SLNE(max_epochs=1).fit(X, y)
+    model = SLNE.paper(max_epochs=1).fit(X, y)
     for lists in ([[300]], [[-2]], [[0.5]], [0], [[0], [1]], np.ma.masked_array([[9_999]], True)):
         with pytest.raises(ValueError, match="neighbors"):
             model.neighbor_scores(X[:1], X, lists)
@@ -576,4 +584,4 @@ def test_indices_that_are_no_rows_are_refused(data):
         with pytest.raises(ValueError, match="Z has shape"):
             model.neighbor_scores(X[:1], Z, [[0]])
     with pytest.raises(ValueError, match="masked array"):
-        SLNE().fit(X, y, neighbors=np.ma.masked_array(np.full((300, 2), 10**6), True))
+        SLNE.paper().fit(X, y, neighbors=np.ma.masked_array(np.full((300, 2), 10**6), True))

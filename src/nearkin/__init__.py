@@ -26,12 +26,14 @@ _HOME = {
     "SLNE": "nearkin.slne",
     "SamplingRule": "nearkin.learning.sampling",
     "SoftVotingKNN": "nearkin.classifier",
+    "Selection": "nearkin.selection",
     "Softmax": "nearkin.learning.sampling",
     "Uniform": "nearkin.learning.sampling",
+    "UnitLength": "nearkin.preprocessing",
     "Vote": "nearkin.voting",
+    "WithinClassWhitening": "nearkin.preprocessing",
     "load": "nearkin.io.models",
     "save": "nearkin.io.models",
-    "tune": "nearkin.tuning",
 }
 
 __all__ = [
@@ -46,14 +48,16 @@ __all__ = [
     "RandomTarget",
     "RunFolder",
     "SamplingRule",
+    "Selection",
     "SoftVotingKNN",
     "Softmax",
     "Uniform",
+    "UnitLength",
     "Vote",
+    "WithinClassWhitening",
     "__version__",
     "load",
     "save",
-    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -70,10 +74,15 @@ if TYPE_CHECKING:
         Softmax,
         Uniform,
     )
-    from nearkin.preprocessing import FourierFeatures, Preprocess
+    from nearkin.preprocessing import (
+        FourierFeatures,
+        Preprocess,
+        UnitLength,
+        WithinClassWhitening,
+    )
+    from nearkin.selection import Selection
     from nearkin.slde import SLDE
     from nearkin.slne import SLNE
-    from nearkin.tuning import tune
     from nearkin.voting import Vote
 
 

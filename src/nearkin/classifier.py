@@ -3,13 +3,12 @@
 import os
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -22,10 +21,14 @@ from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.base import known_index
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
+from nearkin.selection.options import Selection
+from nearkin.selection.parts import Parts, report, select_parts
 from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_label_count
-from nearkin.validation.parameters import Table, check_parameters, checked, require
+from nearkin.validation.parameters import Table, as_group, check_parameters, checked, require
 from nearkin.voting import votes
+from nearkin.voting.choice import Ballot, choose
+from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
 from nearkin.voting.lists import as_voters, checked_lists, longest, padded
 from nearkin.voting.parts import (
@@ -34,16 +37,19 @@ from nearkin.voting.parts import (
     cut,
     is_fitted,
     learn,
+    learns_from_labels,
     listed_scores,
     seeded,
 )
 from nearkin.voting.preparation import applied, prepared
-from nearkin.voting.votes import Vote, VoteName, known_vote
+from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
 Array = NDArray[np.float32]
 
 CALIBRATION_FRACTION = 0.1
 VOTE_CELLS = 1 << 24
+SHORTLIST = 50
+FLOATS = [np.float32, np.float64, np.float16]
 
 
 class SoftVotingKNN(ClassifierMixin, BaseEstimator):
@@ -54,68 +60,71 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     on, because an approximate index found none or `neighbors` lists none, gets the share of each
     class among the stored rows as its probability.
 
+    With no arguments everything is chosen on held-out rows: preprocessing, learner, shortlist and
+    vote. Plain nearest neighbours of the rows as they are, and class means alone, are always
+    among the candidates. `report_` says what was chosen, and what that gained.
+
     Parameters
     ----------
-    similarity : estimator, optional
+    similarity : "auto", estimator or None
         A learner such as `SLNE`, fitted along, or any fitted object with ``similarity(X, Z)``,
-        used as it is. Without one this is plain k-nearest-neighbour voting: the nearer a row, the
-        more its vote counts, ``scale_ − d²/2``, which for rows of unit length is their cosine.
-    preprocess : transformer, optional
+        used as it is. None is plain k-nearest-neighbour voting: the nearer a row, the more its
+        vote counts, ``scale_ − d²/2``, which for rows of unit length is their cosine.
+    preprocess : "auto", transformer or None
         Applied to rows and queries, fitted along unless it is fitted: see `nearkin.Preprocess`.
-    n_neighbors : int
-        Rows on the shortlist.
+        ``"auto"`` is chosen with an automatic similarity, and None with any other.
+    n_neighbors : "auto" or int
+        Rows on the shortlist; ``"auto"`` is chosen with an automatic similarity, else 50.
     vote : {"auto", "similarity", "power", "softmax", "top"} or Vote
-        ``"similarity"`` is the paper's; the others are sharper, and ``Vote("power", 3)`` says how
-        much (see `nearkin.voting.Vote`). ``"auto"`` holds out a tenth of the rows (at most 5,000)
-        from learning and takes the kind and sharpness that classify them best.
-    csls : float
-        Some rows are similar to everything near them and outvote the right ones. From each stored
-        row's score this share of its mean similarity to its 50 nearest rows is taken off; 0 takes
-        off nothing, about one half often helps.
+        ``"similarity"`` is the paper's; the others are sharper, and `nearkin.Vote` sets how
+        much, with the share of the class means. ``"auto"`` takes what is best on held-out rows
+        (a tenth of them, at most 5,000, if the similarity is given).
     index : str
         How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`.
-    refit : bool
-        After ``auto`` has chosen the vote, learn the similarity again on all rows. Costs a second
-        fit; worth little where the held-out rows are a small share.
+    selection : Selection, optional
+        What the automatic choice aims at (classification or retrieval) and may cost.
     random_state : int, RandomState instance or None
-        Chooses the held-out rows.
+        Seeds the choice and the held-out rows.
 
     Attributes
     ----------
     classes_ : array of labels
     similarity_, preprocess_ : fitted parts, or None
+    n_neighbors_ : int
     vote_ : nearkin.voting.votes.Vote
+    trials_ : list of dict
+        The candidates that were tried, with their log loss and accuracy on held-out rows.
+    report_ : str
+        What was chosen and why.
     calibration_accuracy_ : float
         Accuracy on the held-out rows (with ``vote="auto"``).
     database_ : (n, D) float32 array
         The preprocessed rows.
     labels_ : (n,) int32 array
         Their labels, as places in `classes_`.
+    class_means_ : (n_classes, D) float32 array
+        Mean of the preprocessed rows of each class, scaled to unit length.
     scale_ : float
-        Their mean squared length; 1 where a similarity makes no use of it.
+        Mean squared row length; 1 where a similarity makes no use of it.
     csls_bias_ : (n,) float32 array
-        What `csls` takes off each row's score.
+        What ``vote_.csls`` takes off each row's score.
 
     Examples
     --------
-    >>> from sklearn.datasets import load_digits
-    >>> from nearkin import SLNE
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = SoftVotingKNN(SLNE("softmax", random_state=0), random_state=0)
-    >>> model.fit(X[:1500], y[:1500]).predict_top(X[1500:1502], n=2).shape
-    (2, 2)
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SoftVotingKNN(random_state=0).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.9)
+    True
     """
 
     PARAMETERS: ClassVar[Table] = {
-        "similarity": expect.optional(expect.part("similarity", "a learner such as SLNE()")),
-        "preprocess": expect.optional(
-            expect.part("transform", "a transformer such as Preprocess()")
-        ),
-        "n_neighbors": expect.whole(1),
+        "similarity": expect.auto(expect.part("similarity", "a learner such as SLNE()")),
+        "preprocess": expect.auto(expect.part("transform", "a transformer such as Preprocess()")),
+        "n_neighbors": expect.either(expect.choice("auto"), expect.whole(1)),
         "vote": known_vote,
-        "csls": expect.number(0),
         "index": known_index,
-        "refit": expect.flag,
+        "selection": expect.group(Selection),
         "random_state": expect.seed,
     }
 
@@ -126,23 +135,21 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        similarity: Any = None,
+        similarity: Any = "auto",
         *,
-        preprocess: Any = None,
-        n_neighbors: int = 50,
+        preprocess: Any = "auto",
+        n_neighbors: int | Literal["auto"] = "auto",
         vote: Literal["auto"] | VoteName | Vote = "auto",
-        csls: float = 0.0,
         index: str = "auto",
-        refit: bool = True,
+        selection: Selection | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.similarity = similarity
         self.preprocess = preprocess
         self.n_neighbors = n_neighbors
         self.vote = vote
-        self.csls = csls
         self.index = index
-        self.refit = refit
+        self.selection = selection
         self.random_state = random_state
 
     def fit(
@@ -151,9 +158,10 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
         calibration: tuple[ArrayLike, ArrayLike] | None = None,
+        groups: ArrayLike | None = None,
         folder: str | os.PathLike[str] | RunFolder | None = None,
     ) -> Self:
-        """Keep the rows, learn the similarity and choose the vote.
+        """Keep the rows, learn the similarity and choose what is not given.
 
         Parameters
         ----------
@@ -165,6 +173,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         calibration : (rows, labels), optional
             Rows to choose the vote on, in place of a held-out tenth. Needed with ``vote="auto"``
             when the similarity is already fitted: rows it has seen would flatter it.
+        groups : (n,) array-like, optional
+            Where each row comes from: rows of one film, person or document are held out together
+            when settings are chosen automatically.
         folder : path or nearkin.RunFolder, optional
             Where to keep preprocessed rows, neighbour lists and the checkpoints of the learner
             (its finished members, for an ensemble). If the process dies, the same fit with the
@@ -173,37 +184,57 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_parameters(self)
         if calibration is not None:
             check_calibration(calibration)
-        self.__dict__.pop("calibration_accuracy_", None)  # an earlier fit's
+        for name in ("calibration_accuracy_", "trials_", "report_"):
+            self.__dict__.pop(name, None)  # an earlier fit's
         with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
-            return self._fit(X, y, neighbors, calibration, claimed)
+            rng = check_random_state(claimed.seed(self.random_state))
+            parts = self._parts(X, y, groups, rng)
+            return self._fit(X, y, parts, neighbors, calibration, claimed, rng)
+
+    def _parts(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, rng: Any) -> Parts:
+        """What the classifier is made of: given, or chosen on held-out rows."""
+        if not isinstance(self.similarity, str):
+            preprocess = None if isinstance(self.preprocess, str) else self.preprocess
+            k = SHORTLIST if isinstance(self.n_neighbors, str) else self.n_neighbors
+            return Parts(self.similarity, preprocess, k, self.vote)
+        check_label_count(X, y)
+        rows, labels = check_X_y(X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2)
+        options = as_group("selection", self.selection, Selection)
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        chosen, self.trials_ = select_parts(rows, labels, groups, options, seed, self.preprocess)
+        self.report_ = report(self.trials_)
+        vote = chosen.vote if isinstance(self.vote, str) and self.vote == "auto" else self.vote
+        k = chosen.n_neighbors if isinstance(self.n_neighbors, str) else self.n_neighbors
+        return chosen._replace(vote=vote, n_neighbors=k)
 
     def _fit(
         self,
         X: ArrayLike,
         y: ArrayLike,
+        parts: Parts,
         neighbors: NeighborLists | None,
         calibration: tuple[ArrayLike, ArrayLike] | None,
         folder: RunFolder,
+        rng: Any,
     ) -> Self:
-        rng = check_random_state(folder.seed(self.random_state))
-        labels = self._keep(X, y, rng, folder)
-        fitted = self.similarity is None or is_fitted(self.similarity)
-        self.similarity_ = self.similarity if fitted else seeded(self.similarity, rng)
+        self.n_neighbors_, self.vote_ = parts.n_neighbors, as_vote(parts.vote)
+        fitted = parts.similarity is None or is_fitted(parts.similarity)
+        self.similarity_ = parts.similarity if fitted else seeded(parts.similarity, rng)
+        labels = self._keep(X, y, parts.preprocess, rng, folder)
         lists = None if neighbors is None else checked_lists(neighbors, len(labels))
-        if lists is None and len(labels) > 1 and self._needs_lists(fitted):
+        choosing = parts.vote == "auto"
+        if lists is None and len(labels) > 1 and (not fitted or choosing or self.vote_.csls > 0):
             lists = self._find_lists(fitted, folder)
         # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.
         own = lists if neighbors is not None else cut(lists, self.similarity_)
-        if self.vote == "auto" and calibration is None:
+        if choosing and calibration is None:
             self._calibrate_held_out(y, lists, own, fitted, rng, folder)
             return self
         if not fitted:
             learn(self.similarity_, self.database_, y, own, folder)
         self._measure_csls(lists)
-        if calibration is not None and self.vote == "auto":
+        if choosing and calibration is not None:
             self._calibrate_on(*calibration)
-        else:
-            self.vote_ = self.vote if isinstance(self.vote, Vote) else Vote(self.vote)  # type: ignore[arg-type]
         return self
 
     def add(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -242,7 +273,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._cached_index = None
         n = len(codes)
         self._measure_csls(
-            self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1] if self.csls and n > 1 else None
+            self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1]
+            if self.vote_.csls and n > 1
+            else None
         )
         return self
 
@@ -251,20 +284,20 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if hasattr(self, "database_"):
             check_database(self)
 
-    def _needs_lists(self, fitted: bool) -> bool:
-        return not fitted or self.vote == "auto" or self.csls > 0
-
-    def _keep(self, X: ArrayLike, y: ArrayLike, rng: Any, folder: RunFolder) -> NDArray[np.int32]:
+    def _keep(
+        self, X: ArrayLike, y: ArrayLike, preprocess: Any, rng: Any, folder: RunFolder
+    ) -> NDArray[np.int32]:
         """Validate, preprocess and store the rows and their labels."""
         check_label_count(X, y)
+        self.preprocess_ = preprocess
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self.preprocess_, self.database_ = prepared(self.preprocess, rows, rng, folder)
-        self._measure()
+        self.preprocess_, self.database_ = prepared(preprocess, rows, y, rng, folder)
         self.labels_ = labels.astype(np.int32)
+        self._measure()
         self._cached_index = None
-        if self.n_neighbors > len(labels):
+        if not isinstance(self.n_neighbors, str) and self.n_neighbors > len(labels):
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
                 stacklevel=4,
@@ -272,27 +305,28 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         return self.labels_
 
     def _measure(self) -> None:
-        """Mean squared row length, which only plain neighbours need: it reads all rows."""
+        """Class means, and the mean squared row length, which only plain neighbours need."""
+        self.class_means_ = class_means(self.database_, self.labels_, len(self.classes_))
         self.scale_ = 1.0
-        if self.similarity is None:
+        if self.similarity_ is None:
             lengths = np.einsum("nd,nd->n", self.database_, self.database_)
             self.scale_ = float(lengths.mean(dtype=np.float64))
 
     def _find_lists(self, fitted: bool, folder: RunFolder) -> NDArray[np.int32]:
         """One search serves the learner and the vote."""
         n = len(self.labels_)
-        learner = 0 if fitted else getattr(self.similarity, "n_neighbors", None) or 0
+        learner = 0 if fitted else getattr(self.similarity_, "n_neighbors", None) or 0
         if learner:
             require("similarity.n_neighbors", learner, expect.whole(1))
             learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
-        k = min(max(self.n_neighbors, learner, CSLS_NEIGHBORS if self.csls else 0), n - 1)
+        k = min(max(self._shortlist_length, learner, CSLS_NEIGHBORS), n - 1)
         inputs = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
         found = folder.part("neighbors", inputs, lambda: {"indices": self._index.nearest(k)[1]})
         return found["indices"]
 
     @property
     def _accepted(self) -> dict[str, Any]:
-        if self.preprocess is not None:  # which may take sparse or half-precision rows
+        if self.preprocess_ is not None:  # which may take sparse or half-precision rows
             return {"accept_sparse": "csr", "dtype": "numeric"}
         return {"dtype": np.float32, "order": "C"}
 
@@ -305,18 +339,18 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _measure_csls(self, lists: NeighborLists | None) -> None:
         """Measure how similar each row is to its surroundings."""
         self.csls_bias_ = np.zeros(len(self.database_), np.float32)
-        if self.csls and lists is not None:
+        if self.vote_.csls and lists is not None:
             n = len(self.database_)
             if not isinstance(lists, np.ndarray):
                 lists = lists_of(lists, np.arange(n), n)
             matrix = getattr(self.similarity_, "matrix_", None)
             if matrix is None and self.similarity_ is not None:
                 raise ValueError(
-                    f"csls={self.csls} needs a similarity with matrix_; "
+                    f"csls={self.vote_.csls} needs a similarity with matrix_; "
                     f"{type(self.similarity_).__name__} has none"
                 )
             mean = mean_similarity(self.database_, lists, matrix, self.scale_)
-            self.csls_bias_ += self.csls * mean
+            self.csls_bias_ += self.vote_.csls * mean
 
     def _calibrate_on(self, X: ArrayLike, y: ArrayLike) -> None:
         truth = np.searchsorted(self.classes_, np.asarray(y))
@@ -324,8 +358,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if (self.classes_[truth] != np.asarray(y)).any():
             raise ValueError("calibration holds labels that y does not; use labels that y has")
         queries = self._queries(X)
-        indices = self._shortlist(queries)
-        self._choose(self._scores(queries, indices), self.labels_[indices], truth)
+        self._choose(queries, self._shortlist(queries), truth, self.class_means_)
 
     def _calibrate_held_out(
         self,
@@ -336,7 +369,13 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         rng: Any,
         folder: RunFolder,
     ) -> None:
-        if fitted and self.similarity is not None:
+        if learns_from_labels(self.preprocess_):
+            raise ValueError(
+                f"vote='auto' cannot choose after {type(self.preprocess_).__name__}, which has seen "
+                "the labels of the rows to choose on; name a vote, such as vote='softmax', or leave "
+                "similarity='auto', which holds them out from the start"
+            )
+        if fitted and self.similarity_ is not None:
             raise ValueError(
                 "vote='auto' cannot choose with a similarity that is already fitted, because the "
                 "rows it was fitted on would flatter it; pass fit(..., calibration=(rows, labels)) "
@@ -346,48 +385,64 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         holdout = HoldOut.none(len(self.labels_))
         if lists is not None:
             holdout = HoldOut.draw(lists, self.labels_, CALIBRATION_FRACTION, generator)
-        if not holdout:  # too few rows to spare any
-            self.vote_ = Vote("power")
-            if not fitted:
-                learn(self.similarity_, self.database_, y, own, folder)
-            self._measure_csls(lists)
-            return
-        if isinstance(lists, np.ndarray):  # nearest first; all neighbours of a graph vote
-            shortlist = np.ascontiguousarray(holdout.voters[:, : self.n_neighbors])
-            holdout = replace(holdout, voters=shortlist)
         unfitted = self.similarity_
-        if not fitted:
-            known = holdout.training_lists(own)
-            apart = folder.sub("held-out")
-            rows = self.database_
-            self.similarity_ = learn(clone(unfitted), rows, y, known, apart, holdout.held)
-        self._measure_csls(lists)
-        scores = self._scores(self.database_[holdout.held], holdout.voters)
-        self.vote_, self.calibration_accuracy_ = holdout.choose_vote(scores, self.labels_)
-        if not fitted and self.refit and not getattr(self.similarity_, "interrupted_", False):
+        if holdout:  # else there are too few rows to spare any
+            voters = holdout.voters
+            if isinstance(lists, np.ndarray):  # nearest first; all neighbours of a graph vote
+                voters = np.ascontiguousarray(voters[:, : self._shortlist_length])
+            if not fitted:
+                known = holdout.training_lists(own)
+                apart = folder.sub("held-out")
+                rows = self.database_
+                self.similarity_ = learn(clone(unfitted), rows, y, known, apart, holdout.held)
+            held, kept = holdout.held, ~holdout.held
+            means = class_means(self.database_[kept], self.labels_[kept], len(self.classes_))
+            self._choose(self.database_[held], voters, self.labels_[held], means)
+        if not fitted and not getattr(self.similarity_, "interrupted_", False):
             self.similarity_ = learn(unfitted, self.database_, y, own, folder)
-            self._measure_csls(lists)
+        self._measure_csls(lists)
 
-    def _choose(self, scores: Array, labels: NDArray[Any], truth: NDArray[Any]) -> None:
-        n = len(self.classes_)
-        self.vote_, self.calibration_accuracy_ = votes.choose(scores, labels, truth, n)
+    def _choose(
+        self, queries: Array, voters: NDArray[np.int32], truth: NDArray[Any], means: Array
+    ) -> None:
+        """Choose the vote on queries whose labels are known."""
+        scores = self._scores(queries, voters)
+        ballot = Ballot(
+            scores,
+            self.labels_[voters],
+            truth,
+            len(self.classes_),
+            class_scores=self._class_scores(queries, means),
+        )
+        self.vote_, _, self.calibration_accuracy_ = choose(ballot)
 
     def _queries(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "database_")
-        check_parameters(self, only=("n_neighbors", "csls", "index"))
+        check_parameters(self, only=("n_neighbors", "index"))
         self._check_fitted()
         rows = validate_data(self, X, reset=False, **self._accepted)
         return applied(self.preprocess_, rows)
 
     def _shortlist(self, queries: Array) -> NDArray[np.int32]:
-        return self._index.nearest(min(self.n_neighbors, len(self.database_)), queries)[1]
+        return self._index.nearest(min(self._shortlist_length, len(self.database_)), queries)[1]
+
+    @property
+    def _shortlist_length(self) -> int:
+        """`n_neighbors`, which may be set after a fit, or what was chosen."""
+        return self.n_neighbors_ if isinstance(self.n_neighbors, str) else self.n_neighbors
 
     def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
         if self.similarity_ is None:
             scores = pairs.pair_closeness(queries, self.database_, indices, self.scale_)
         else:
             scores = listed_scores(self.similarity_, queries, self.database_, indices)
-        return scores - self.csls_bias_[indices] if self.csls else scores
+        return scores - self.csls_bias_[indices] if self.vote_.csls else scores
+
+    def _class_scores(self, queries: Array, means: Array) -> Array:
+        """Similarities of queries to class means."""
+        if self.similarity_ is None:
+            return queries @ means.T
+        return np.asarray(self.similarity_.similarity(queries, means), np.float32)
 
     def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
         """Votes by class, a block of queries at a time."""
@@ -396,7 +451,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if neighbors is not None:
             lists = as_voters(neighbors, len(queries), len(self.database_))
         n_classes = len(self.classes_)
-        widest = max(n_classes, self.n_neighbors if lists is None else longest(lists))
+        widest = max(n_classes, self._shortlist_length if lists is None else longest(lists))
         step = max(1, min(4_096, VOTE_CELLS // widest))
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
@@ -407,7 +462,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             no_voters = np.isneginf(scores).all(axis=1)
             if no_voters.any():  # the class frequencies are all that is known
                 tally[no_voters] = np.bincount(self.labels_, minlength=n_classes)
-            yield tally
+            weighted = self.vote_.class_weight > 0
+            means = self._class_scores(block, self.class_means_) if weighted else None
+            yield self.vote_.combine(tally, means)
 
     def predict(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> NDArray[Any]:
         """The label with the most votes, for each row of `X`.
@@ -468,7 +525,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _wanted(self, n_neighbors: int | None) -> int:
         """How many of the shortlist `kneighbors` is to give."""
         rows = len(self.database_)
-        most = min(self.n_neighbors, rows)
+        most = min(self._shortlist_length, rows)
         if n_neighbors is None:
             return most
         if n_neighbors > most:
@@ -486,5 +543,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = getattr(self.preprocess, "__sklearn_tags__", None)
-        tags.input_tags.sparse = bool(inner and inner().input_tags.sparse)
+        chosen = isinstance(self.similarity, str) and isinstance(self.preprocess, str)
+        tags.input_tags.sparse = chosen or bool(inner and inner().input_tags.sparse)
         return tags

@@ -31,7 +31,7 @@ from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.memory import fit_bytes, listed
-from nearkin.learning.sampling import PAPER_MARGIN, as_rule
+from nearkin.learning.sampling import PAPER_MARGIN
 from nearkin.learning.trainer import TINY
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
@@ -480,6 +480,6 @@ def in_units_of(scale: float, own_scale: float, learner: Any) -> Any:
     learner = clone(learner)
     if isinstance(learner, SLNE) and own_scale > 0:
         ratio = scale / own_scale
-        rule = as_rule(learner.sampling).scaled(ratio)
-        learner.set_params(sampling=rule, step_size=learner.step_size / ratio)
+        rule, step_size = learner._rule.scaled(ratio), learner._step_size / ratio
+        learner.set_params(sampling=rule, step_size=step_size)
     return learner

@@ -4,7 +4,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.incremental import TrainingSet
 from nearkin.learning.memory import fit_bytes, listed
+from nearkin.learning.presets import TALL, for_shape
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
 from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
@@ -40,15 +41,15 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     Parameters
     ----------
-    sampling : {"hardest", "uniform", "random_target", "all", "softmax"} or SamplingRule
-        Which neighbours a step pulls and pushes. ``"hardest"`` is the paper's; ``"softmax"`` is
-        usually better where rows outnumber dimensions. An object sets the rule's own parameters,
+    sampling : {"auto", "hardest", "uniform", "random_target", "all", "softmax"} or SamplingRule
+        Which neighbours a step pulls and pushes. ``"auto"``: ``"softmax"`` where rows outnumber
+        dimensions, else ``"all"``. ``"hardest"`` is the paper's. An object sets the rule's own parameters,
         ``Hardest(margin=0.05)`` or ``Softmax(temperature=0.05)``, or is a rule of your own
         (`nearkin.learning.sampling`).
     n_neighbors : int
         Neighbours per row, before symmetrising (the paper's k).
-    step_size : float
-        The paper's ρ0. Like a rule's margin or temperature it is meant for rows of unit length;
+    step_size : float, optional
+        The paper's ρ0; if left out, what suits the sampling rule. Like a rule's margin or temperature it is meant for rows of unit length;
         for others it is scaled by the mean squared length (`scale_`), so that no data needs
         numbers of its own.
     max_epochs : int
@@ -87,6 +88,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         Whether Ctrl-C ended the fit; `matrix_` is then what was learned until that moment.
     scale_ : float
         Mean squared row length.
+    rule_ : SamplingRule
+        What ``sampling="auto"`` stands for.
     n_skipped_ : int
         Rows without a target or an impostor among their neighbours.
     n_hubs_ : int
@@ -105,9 +108,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     """
 
     PARAMETERS: ClassVar[Table] = {
-        "sampling": known_rule,
+        "sampling": expect.either(expect.choice("auto"), known_rule),
         "n_neighbors": expect.whole(1),
-        "step_size": expect.number(above=0),
+        "step_size": expect.optional(expect.number(above=0)),
         "max_epochs": expect.whole(1),
         "tol": expect.number(0),
         "validation_fraction": expect.number(0, below=1),
@@ -123,11 +126,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def __init__(
         self,
-        sampling: RuleName | SamplingRule = "hardest",
+        sampling: Literal["auto"] | RuleName | SamplingRule = "auto",
         *,
-        n_neighbors: int = 50,
-        step_size: float = 0.2,
-        max_epochs: int = 20,
+        n_neighbors: int = 100,
+        step_size: float | None = None,
+        max_epochs: int = 5,
         tol: float = 1e-3,
         validation_fraction: float = 0.0,
         average: bool = True,
@@ -148,9 +151,27 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         self.execution = execution
         self.random_state = random_state
 
+    @classmethod
+    def paper(cls, sampling: RuleName | SamplingRule = "hardest", **changes: Any) -> Self:
+        """Algorithm 1 at the paper's settings: b = 0.02, ρ0 = 0.2, k = 50, the last iterate.
+
+        Examples
+        --------
+        >>> SLNE.paper(n_neighbors=500)
+        SLNE(average=False, max_epochs=20, n_neighbors=500, sampling='hardest', step_size=0.2)
+        """
+        settings = {"n_neighbors": 50, "step_size": 0.2, "max_epochs": 20, "average": False}
+        return cls(sampling, **(settings | changes))
+
     @property
     def _rule(self) -> SamplingRule:
+        if isinstance(self.sampling, str) and self.sampling == "auto":
+            return getattr(self, "rule_", TALL["sampling"])
         return as_rule(self.sampling)
+
+    @property
+    def _step_size(self) -> float:
+        return self._rule.default_step if self.step_size is None else self.step_size
 
     @property
     def _constraint(self) -> Constraint:
@@ -269,6 +290,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         check_classification_targets(labels)
         if first:
             self.scale_ = scale_of(rows)
+            self.rule_ = for_shape(*rows.shape)["sampling"]
             self._cached_seen = TrainingSet.empty(rows.shape[1], labels)
         seen = self._grown(rows, labels)
         codes = np.unique(seen.labels, return_inverse=True)[1]
@@ -308,7 +330,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def settings(self) -> dict[str, Any]:
         """The parameters that decide what is learned, to be compared before a fit is resumed."""
-        names = "n_neighbors", "step_size", "tol", "validation_fraction", "average"
+        names = "n_neighbors", "_step_size", "tol", "validation_fraction", "average"
         execution = self._execution.get_params()
         return (
             {name: getattr(self, name) for name in names}
@@ -347,6 +369,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 "row and so no row has a target; at least one class needs two rows"
             )
         self.scale_ = scale_of(rows)
+        self.rule_ = for_shape(*rows.shape)["sampling"]
         return rows, labels
 
     def _check_memory(self, rows: NDArray[np.float32], neighbors: NeighborLists | None) -> None:
@@ -420,7 +443,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         # Rows x/√scale with the given margin and step take the same steps as rows x with these.
         settings = Hyperparameters(
             rule=self._rule.scaled(self.scale_),
-            step_size=self.step_size / self.scale_,
+            step_size=self._step_size / self.scale_,
             constraint=self._constraint,
             order=self._execution.order,
             quantize=self._quantizes(*rows.shape),
@@ -488,7 +511,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         violation_rate, loss = trainer.epoch()
         if not np.isfinite(trainer.matrix).all():
             raise FloatingPointError(
-                f"step_size={self.step_size} diverged: M is no longer finite after epoch "
+                f"step_size={self._step_size} diverged: M is no longer finite after epoch "
                 f"{trainer.epochs}; {self._advice}"
             )
         return {
@@ -509,7 +532,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         if record["loss"] <= DIVERGED_LOSS * (self.margin + 2):
             return False
         warnings.warn(
-            f"step_size={self.step_size} diverges: the mean loss of epoch {record['epoch']} is "
+            f"step_size={self._step_size} diverges: the mean loss of epoch {record['epoch']} is "
             f"{record['loss']:.1e} times the squared row length; {self._advice}",
             ConvergenceWarning,
             stacklevel=stacklevel,

@@ -47,9 +47,9 @@ def test_classes_that_cannot_spare_a_row():
 def test_baselines_get_the_rows_of_the_model(data):
     X, y, Q, truth = data
     names = np.array(["p", "q", "r", "s"])
-    model = SoftVotingKNN(SLNE(max_epochs=2), random_state=0).fit(X, names[y])
+    model = SoftVotingKNN(SLNE.paper(max_epochs=2), random_state=0).fit(X, names[y])
     plain, ridge = measure(model, Q, names[truth], ["retrieval", "ridge"])
-    expected = SoftVotingKNN(random_state=0).fit(X, y).score(Q, truth)
+    expected = SoftVotingKNN(None, random_state=0).fit(X, y).score(Q, truth)
     assert plain["top1"] == pytest.approx(expected)
     assert ridge["name"] == "ridge"
     assert ridge["settings"]["alpha"] > 0

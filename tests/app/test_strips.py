@@ -54,7 +54,7 @@ def test_most_changed_against_counting():
 
 def test_a_page_of_an_assessment(data, tmp_path):
     X, y = data
-    model = SoftVotingKNN(SLNE(n_neighbors=20), random_state=0).fit(X[:200], y[:200])
+    model = SoftVotingKNN(SLNE.paper(n_neighbors=20), random_state=0).fit(X[:200], y[:200])
     result = assess(model, X[200:], y[200:])
     rows = sum(c["rows"] for c in result["per_class"])
     right = sum(c["rows"] * c["accuracy"] for c in result["per_class"])

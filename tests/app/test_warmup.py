@@ -21,7 +21,7 @@ before = {name: len(function.signatures) for name, function in functions.items()
 rng = np.random.default_rng(0)
 for dims in (5, 300):
     X, y = rng.normal(size=(200, dims)), rng.integers(0, 3, 200)
-    model = SoftVotingKNN(SLNE(max_epochs=1, random_state=0)).fit(X, y)
+    model = SoftVotingKNN(SLNE.paper(max_epochs=1, random_state=0)).fit(X, y)
     model.predict(X)
     model.similarity_.objective(X, y)
 print([name for name, function in functions.items() if len(function.signatures) > before[name]])

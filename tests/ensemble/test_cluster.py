@@ -74,12 +74,12 @@ def test_equal_to_the_local_result_and_survives_a_killed_worker(cluster, tmp_pat
     address, workers = cluster
     X, y = blobs(n=300, dims=12)
     settings = {"n_members": 6, "n_components": 2, "random_state": 0}
-    local = SLDE(SLNE(max_epochs=3, tol=0), **settings).fit(X, y)
+    local = SLDE(SLNE.paper(max_epochs=3, tol=0), **settings).fit(X, y)
     with connected(address):
-        remote = SLDE(SLNE(max_epochs=3, tol=0), **settings).fit(X, y)
+        remote = SLDE(SLNE.paper(max_epochs=3, tol=0), **settings).fit(X, y)
     np.testing.assert_array_equal(local.matrix_, remote.matrix_)
 
-    slow = SLNE(max_epochs=400, tol=0)
+    slow = SLNE.paper(max_epochs=400, tol=0)
     expected = SLDE(slow, **settings).fit(X, y)
     killer = subprocess.Popen([
         sys.executable, "-c",
@@ -112,8 +112,8 @@ def test_ray_gives_the_same(tmp_path):
     X, y = blobs(n=200, dims=8)
     try:
         with joblib.parallel_config(backend="ray", n_jobs=2):
-            remote = SLDE(SLNE(max_epochs=2), n_members=2, random_state=0).fit(X, y)
+            remote = SLDE(SLNE.paper(max_epochs=2), n_members=2, random_state=0).fit(X, y)
     finally:
         ray.shutdown()
-    local = SLDE(SLNE(max_epochs=2), n_members=2, random_state=0).fit(X, y)
+    local = SLDE(SLNE.paper(max_epochs=2), n_members=2, random_state=0).fit(X, y)
     np.testing.assert_array_equal(local.matrix_, remote.matrix_)

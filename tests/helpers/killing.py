@@ -173,8 +173,8 @@ def main(folder, seed):
     np.savez(folder / "data.npz", X=X, y=y)
     lists = np.random.default_rng(0).integers(0, len(X), (len(X), 10)).astype(np.int32)
     with limited(1):  # compile, without a thread or an OpenMP pool, which would not survive a fork
-        SLNE(max_epochs=1).fit(X, y, neighbors=lists)
-        SLNE(max_epochs=1, validation_fraction=0.1, constraint=Constraint(psd=True)).fit(
+        SLNE.paper(max_epochs=1).fit(X, y, neighbors=lists)
+        SLNE.paper(max_epochs=1, validation_fraction=0.1, constraint=Constraint(psd=True)).fit(
             X, y, neighbors=lists
         )
         pair_squared_distances(X, X, lists)

@@ -35,4 +35,4 @@ def slne(rule="hardest", margin=0.02, temperature=0.1, **settings):
     for group, (kind, names) in GROUPS.items():
         given = {name: settings.pop(name) for name in names if name in settings}
         settings |= {group: kind(**given)} if given else {}
-    return SLNE(sampling, **settings)
+    return SLNE.paper(sampling, **settings)

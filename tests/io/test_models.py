@@ -48,7 +48,7 @@ def test_the_format_is_safetensors(tmp_path_factory, data):
 def saved(tmp_path):
     X, y = blobs(n=120)
     names = np.array(["été", "b", "c", "d"])[y]
-    learner = SLNE(
+    learner = SLNE.paper(
         max_epochs=2,
         random_state=np.random.RandomState(0),
         execution=Execution(callback=lambda *_: None),
@@ -70,7 +70,7 @@ def test_round_trip(saved):
 
 
 def test_what_is_not_fitted_is_not_saved(tmp_path):
-    for model in (SLNE(), SoftVotingKNN(), Preprocess()):
+    for model in (SLNE.paper(), SoftVotingKNN(None), Preprocess()):
         with pytest.raises(NotFittedError, match=f"{type(model).__name__} is not fitted"):
             nearkin.save(model, tmp_path / "m.safetensors")
     assert list(tmp_path.iterdir()) == []
@@ -189,7 +189,7 @@ def test_a_damaged_outer_header_has_one_error(tmp_path, header):
 )  # fmt: skip
 def test_labels_of_many_kinds_are_kept(tmp_path, labels):
     X, y = blobs(n=60, classes=2)
-    model = SoftVotingKNN(vote="power").fit(X, y)
+    model = SoftVotingKNN(None, vote="power").fit(X, y)
     model.classes_ = labels
     model.save(tmp_path / "m")
     again = nearkin.load(tmp_path / "m")
@@ -204,7 +204,7 @@ def test_labels_of_many_kinds_are_kept(tmp_path, labels):
 )  # fmt: skip
 def test_labels_that_cannot_be_saved_are_named(tmp_path, label, found):
     X, y = blobs(n=60, classes=2)
-    model = SoftVotingKNN(vote="power").fit(X, y)
+    model = SoftVotingKNN(None, vote="power").fit(X, y)
     model.classes_ = np.empty(2, object)
     model.classes_[0], model.classes_[1] = "owl", label
     with pytest.raises(TypeError, match=f"{found}, .* cannot hold; numbers, text and numpy dates"):

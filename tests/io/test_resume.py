@@ -162,15 +162,15 @@ def test_a_damaged_checkpoint_is_made_again(tmp_path):
 
 @pytest.mark.parametrize(
     "learner",
-    [SLNE(n_neighbors=10, max_epochs=3, tol=0), None,
-     SLDE(SLNE(n_neighbors=10, max_epochs=3, tol=0), n_members=2)],
+    [SLNE.paper(n_neighbors=10, max_epochs=3, tol=0), None,
+     SLDE(SLNE.paper(n_neighbors=10, max_epochs=3, tol=0), n_members=2)],
 )  # fmt: skip
 def test_without_a_seed_the_folder_keeps_one(tmp_path, monkeypatch, learner):
     """None asks for any seed; a second start must draw the first one's."""
     X, y = blobs(n=700)
     keep = RunFolder(tmp_path, minutes=0)
     if learner is None:
-        learner = SoftVotingKNN(SLNE(n_neighbors=10, max_epochs=3), preprocess=Preprocess(8))
+        learner = SoftVotingKNN(SLNE.paper(n_neighbors=10, max_epochs=3), preprocess=Preprocess(8))
     with monkeypatch.context() as patch:
         cut_at(patch, 5)
         with pytest.raises(Cut):
@@ -186,7 +186,7 @@ def test_the_classifier_keeps_rows_lists_and_both_fits(tmp_path, monkeypatch):
     X, y = blobs(n=700)
     names = np.array(["wren", "owl", "kite", "tern"])[y]
     model = SoftVotingKNN(
-        SLNE(n_neighbors=10, max_epochs=2), preprocess=Preprocess(8), csls=0.5, random_state=0
+        SLNE.paper(n_neighbors=10, max_epochs=2), preprocess=Preprocess(8), csls=0.5, random_state=0
     )
     whole = clone(model).fit(X, names)
     first = clone(model).fit(X, names, folder=tmp_path)
@@ -242,7 +242,7 @@ def test_members_in_progress_are_kept(tmp_path, monkeypatch):
 def test_a_worker_that_dies_after_its_member_is_kept_leaves_nothing(tmp_path, monkeypatch):
     X, y = blobs(n=300, dims=12)
     folder = RunFolder(tmp_path, minutes=0)
-    ensemble = SLDE(SLNE(**EASY), n_members=2, random_state=0)
+    ensemble = SLDE(SLNE.paper(**EASY), n_members=2, random_state=0)
 
     def dies(self):
         raise Cut

@@ -10,7 +10,7 @@ rng = np.random.default_rng
 @pytest.mark.parametrize(
     "model",
     [
-        SLNE(max_epochs=1, constraint=Constraint(psd=True, rank=1)),
+        SLNE.paper(max_epochs=1, constraint=Constraint(psd=True, rank=1)),
         Preprocess(1, unit_length=False),
     ],
 )

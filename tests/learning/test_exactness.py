@@ -101,7 +101,7 @@ def test_softmax_step_is_the_gradient_of_its_loss():
     labels = np.array([0, 0, 0, 0, 1, 2, 3])
     lists = np.full((7, 6), -1)
     lists[0] = np.arange(1, 7)
-    model = SLNE(
+    model = SLNE.paper(
         "softmax", max_epochs=1, step_size=1e-2, random_state=0, execution=Execution(order="given")
     )
     step = (model.fit(X, labels, neighbors=lists).matrix_ - np.eye(4)) / 1e-2
@@ -123,6 +123,6 @@ def test_the_scale_of_the_rows_does_not_matter():
     X, y = blobs()
     lists = nearest(X, 10)[1]
     for rule in RULES:
-        one = SLNE(rule, max_epochs=2, random_state=0).fit(X, y, neighbors=lists)
-        far = SLNE(rule, max_epochs=2, random_state=0).fit(20 * X, y, neighbors=lists)
+        one = SLNE.paper(rule, max_epochs=2, random_state=0).fit(X, y, neighbors=lists)
+        far = SLNE.paper(rule, max_epochs=2, random_state=0).fit(20 * X, y, neighbors=lists)
         np.testing.assert_allclose(one.matrix_, far.matrix_, atol=1e-3)

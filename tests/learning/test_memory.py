@@ -80,7 +80,7 @@ def test_a_map_larger_than_the_limit(tmp_path):
 n, k = 60_000, 4
 X, y = mapped(path, n, 512)
 lists = (np.arange(n)[:, None] + np.arange(1, k + 1)).astype(np.int32) % n
-model = SLNE(max_epochs=1, n_neighbors=k)
+model = SLNE.paper(max_epochs=1, n_neighbors=k)
 with limited(1):
     model.fit(np.array(X[:300]), y[:300], neighbors=lists[:300] % 300)  # compile
     need = max(fit_bytes(n, 512, k, ready_lists=True).values())
@@ -160,10 +160,10 @@ def test_what_is_available(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "advice"),
     [
-        (SLNE(n_neighbors=7), "lower n_neighbors=7, find neighbours with"),
+        (SLNE.paper(n_neighbors=7), "lower n_neighbors=7, find neighbours with"),
         (SLDE(n_members=3, n_jobs=2), "n_components=4, n_members=3 or n_jobs=2"),
         (SLDE(n_members=3, own_neighbors=True), "an ensemble on 300 rows of 12 columns"),
-        (SoftVotingKNN(preprocess=Preprocess()), "lower n_components of the preprocessing"),
+        (SoftVotingKNN(None, preprocess=Preprocess()), "lower n_components of the preprocessing"),
     ],
 )
 def test_too_little_memory_is_said_before_anything_is_done(model, advice, monkeypatch):
@@ -181,5 +181,5 @@ def test_ready_made_lists_count_as_they_are(monkeypatch):
     lists = np.tile(np.arange(7), (100, 1))
     graph = sparse.csr_array(np.ones((100, 100))[:, :100] * (np.arange(100) < 7))
     for neighbors in (lists, graph):
-        SLNE(max_epochs=1).fit(X, y, neighbors=neighbors)
+        SLNE.paper(max_epochs=1).fit(X, y, neighbors=neighbors)
         assert seen.pop() == fit_bytes(100, 12, 7, ready_lists=True)

@@ -133,4 +133,4 @@ def test_quantisation_is_the_default_where_the_result_stays_the_same():
     assert quantizes(RULES["all"], 10, quantize=True)
     assert not quantizes(RULES["hardest"], 20_000, quantize=False)
     with pytest.raises(ValueError, match="quantize='always'"):
-        SLNE(execution=Execution(quantize="always")).fit(*blobs())
+        SLNE.paper(execution=Execution(quantize="always")).fit(*blobs())

@@ -89,7 +89,7 @@ def test_an_exception_in_a_visiting_thread_releases_the_others(superblocks, monk
     monkeypatch.setattr(superblocks_module, "_run_stages", fails)
     X, y = blobs(n=300)
     with limited(2), pytest.raises(MemoryError, match="out of memory"):
-        SLNE().fit(X, y)
+        SLNE.paper().fit(X, y)
 
 
 def test_a_killed_fit_resumes_between_superblocks_with_the_same_bits(

@@ -78,7 +78,7 @@ def test_queries_of_zeros_and_non_finite_ones(value, step):
 
 def test_the_error_of_a_divergent_fit_names_the_step_size():
     X, y = blobs(n=300)
-    model = SLNE(step_size=1e38, tol=0, random_state=0, execution=Execution(quantize=True))
+    model = SLNE.paper(step_size=1e38, tol=0, random_state=0, execution=Execution(quantize=True))
     with pytest.raises((FloatingPointError, ValueError), match="step_size"):
         model.fit(X, y, neighbors=nearest(X, 8)[1])
 
@@ -89,7 +89,7 @@ def test_learning_from_quantised_scores_reaches_a_similar_objective(rule):
     lists = nearest(X, 20)[1]
 
     def objective(rounded):
-        model = SLNE(
+        model = SLNE.paper(
             rule, max_epochs=3, tol=0, random_state=0, execution=Execution(quantize=rounded)
         )
         return model.fit(X, y, neighbors=lists).objective(X, y, neighbors=lists)

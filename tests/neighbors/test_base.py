@@ -81,7 +81,9 @@ def test_a_registered_back_end_in_shards(rows, tmp_path, monkeypatch, n_jobs):
 def test_a_registered_back_end_in_a_fit():
     X, y = blobs(n=200)
     fits = [
-        SLNE(n_neighbors=8, max_epochs=2, tol=0, random_state=0, execution=Execution(index=index))
+        SLNE.paper(
+            n_neighbors=8, max_epochs=2, tol=0, random_state=0, execution=Execution(index=index)
+        )
         .fit(X, y)
         .matrix_
         for index in ("exact", "tree")

@@ -22,7 +22,7 @@ def test_a_search_does_not_depend_on_earlier_ones(factory):
 
 def test_a_loaded_model_finds_the_same_rows(tmp_path):
     X, y = blobs(n=2_000)
-    model = SoftVotingKNN(n_neighbors=5, index="HNSW4", csls=0.5, vote="power").fit(X, y)
+    model = SoftVotingKNN(None, n_neighbors=5, index="HNSW4", csls=0.5, vote="power").fit(X, y)
     model.save(tmp_path / "m.safetensors")
     again = nearkin.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.kneighbors(X[:300])[1], model.kneighbors(X[:300])[1])

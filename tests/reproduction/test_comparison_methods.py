@@ -14,6 +14,6 @@ def test_every_method_beats_chance_and_reports_what_it_selected():
         assert chance + 0.2 < outcome.top1 <= outcome.top3 <= 1, outcome
         assert outcome.settings, outcome
     settings = {outcome.name: outcome.settings for outcome in outcomes}
-    assert settings["SL-NE"]["similarity"].startswith("SLNE(")
+    assert settings["SL-NE"]["similarity"].startswith("SLNE.paper(")
     assert settings["SL-DE"]["vote"]
     assert settings["SGD"]["alpha"] > 0

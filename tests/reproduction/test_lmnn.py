@@ -61,7 +61,7 @@ def test_descends_and_ends_on_the_exact_objective():
 def test_classifies_through_the_soft_vote():
     X, y = blobs(n=400, dims=10, spread=1.0)
     scored = SoftVotingKNN(LMNN(max_iter=50), random_state=0).fit(X[:300], y[:300])
-    plain = SoftVotingKNN(random_state=0).fit(X[:300], y[:300])
+    plain = SoftVotingKNN(None, random_state=0).fit(X[:300], y[:300])
     assert scored.score(X[300:], y[300:]) >= plain.score(X[300:], y[300:]) - 0.02
 
 

@@ -36,25 +36,37 @@ def test_no_parameter_takes_anything(kind):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (SLNE(n_neighbors=True), "n_neighbors=True must be a whole number >= 1"),
-        (SLNE(n_neighbors=HUGE), f"n_neighbors={HUGE} must be a whole number <= 2147483647"),
-        (SLNE(n_neighbors=10**5000), "n_neighbors=<int> must be a whole number <= 2147483647"),
-        (SLNE(max_epochs=None), "max_epochs=None must be a whole number"),
-        (SLNE(step_size=HUGE**20), "step_size=.* must be a finite number > 0"),
-        (SLNE(validation_fraction=None), "validation_fraction=None must be a number >= 0 and < 1"),
-        (SLNE(constraint=Constraint(psd="no")), "constraint.psd='no' must be True or False"),
-        (SLNE(execution=Execution(callback=5)), "execution.callback=5 must be a function or None"),
-        (SLNE(warm_start=1), "warm_start=1 must be True or False"),
-        (SLNE(random_state=-1), "random_state=-1 must be a whole number >= 0"),
-        (SLNE(nearkin.SamplingRule()), "sampling=.* must be a subclass of SamplingRule that"),
+        (SLNE.paper(n_neighbors=True), "n_neighbors=True must be a whole number >= 1"),
+        (SLNE.paper(n_neighbors=HUGE), f"n_neighbors={HUGE} must be a whole number <= 2147483647"),
+        (
+            SLNE.paper(n_neighbors=10**5000),
+            "n_neighbors=<int> must be a whole number <= 2147483647",
+        ),
+        (SLNE.paper(max_epochs=None), "max_epochs=None must be a whole number"),
+        (SLNE.paper(step_size=HUGE**20), "step_size=.* must be a finite number > 0"),
+        (
+            SLNE.paper(validation_fraction=None),
+            "validation_fraction=None must be a number >= 0 and < 1",
+        ),
+        (SLNE.paper(constraint=Constraint(psd="no")), "constraint.psd='no' must be True or False"),
+        (
+            SLNE.paper(execution=Execution(callback=5)),
+            "execution.callback=5 must be a function or None",
+        ),
+        (SLNE.paper(warm_start=1), "warm_start=1 must be True or False"),
+        (SLNE.paper(random_state=-1), "random_state=-1 must be a whole number >= 0"),
+        (SLNE.paper(nearkin.SamplingRule()), "sampling=.* must be a subclass of SamplingRule that"),
         (SLDE(projection=None), "projection=None must be one of 'pca'.*or a list of"),
         (SLDE(projection=[]), r"projection=\[\] must be .* a list of"),
         (SLDE(SLNE), r"learner=.* must be an object, not a class: give SLNE\(\)"),
-        (SLDE(SLNE(Hardest("a"))), "learner.sampling.margin='a' must be a number >= 0"),
+        (SLDE(SLNE.paper(Hardest("a"))), "learner.sampling.margin='a' must be a number >= 0"),
         (SLDE(n_jobs=0), "n_jobs=0 must be a number of workers"),
-        (SoftVotingKNN(SLNE(tol=-1)), "similarity.tol=-1 must be a number >= 0"),
-        (SoftVotingKNN(preprocess=Preprocess(power=0)), "preprocess.power=0 must be a number > 0"),
-        (SoftVotingKNN(refit="yes"), "refit='yes' must be True or False"),
+        (SoftVotingKNN(SLNE.paper(tol=-1)), "similarity.tol=-1 must be a number >= 0"),
+        (
+            SoftVotingKNN(None, preprocess=Preprocess(power=0)),
+            "preprocess.power=0 must be a number > 0",
+        ),
+        (SoftVotingKNN(None, refit="yes"), "refit='yes' must be True or False"),
         (Preprocess(n_components=True), "n_components=True must be a whole number"),
         (Preprocess(center=None), "center=None must be True or False"),
         (nearkin.FourierFeatures(n_features=HUGE), "n_features=.* must be a whole number <="),
@@ -104,7 +116,7 @@ def test_bad_arguments_are_named(call, message):
 
 
 def test_numpy_scalars_are_numbers():
-    model = SLNE(n_neighbors=np.int64(3), tol=np.float32(0), warm_start=np.bool_(True))
+    model = SLNE.paper(n_neighbors=np.int64(3), tol=np.float32(0), warm_start=np.bool_(True))
     check_parameters(model)
 
 
@@ -117,6 +129,6 @@ def test_an_unknown_name_is_refused_when_the_function_is_made():
 
 
 def test_a_shown_value_is_one_short_line():
-    for value in (list(range(10**6)), "a" * 10**6, np.ones((500, 500)), SLNE()):
+    for value in (list(range(10**6)), "a" * 10**6, np.ones((500, 500)), SLNE.paper()):
         assert len(shown(value)) < 200
         assert "\n" not in shown(value)

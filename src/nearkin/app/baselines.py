@@ -55,7 +55,7 @@ def select(estimator: Any, grid: dict[str, list[Any]], seed: int) -> GridSearchC
 def _retrieval(seed: int) -> "SoftVotingKNN":
     from nearkin.classifier import SoftVotingKNN
 
-    return SoftVotingKNN(random_state=seed)
+    return SoftVotingKNN(None, random_state=seed)
 
 
 BASELINES: dict[str, Factory] = {

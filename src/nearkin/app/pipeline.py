@@ -24,7 +24,7 @@ from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import encode
 from nearkin.app.finished_run import ENCODER, IMAGES, MODEL, SPLIT
 from nearkin.app.labels import default_labels, read_labelled
-from nearkin.app.settings import TrainingSettings
+from nearkin.app.settings import WITH_AUTO, TrainingSettings
 from nearkin.app.stages import Stages
 from nearkin.io.rows import link_or_copy
 from nearkin.io.run_folder import RunFolder
@@ -221,16 +221,12 @@ def _split(
 def _model(
     stages: Stages, rows: _Rows, settings: TrainingSettings, base: str, options: RunOptions
 ) -> Path:
-    if settings.tune:
-        chosen = {"tune_rows": settings.tune_rows, "seed": settings.seed}
+    if settings.auto is not False:
+        chosen = {name: getattr(settings, name) for name in WITH_AUTO}
+        model = settings.classifier(rows.X.shape, verbose=options.verbose)
         return stages.get(
-            MODEL,
-            lambda path: nearkin.tune(
-                rows.X, rows.y, max_rows=settings.tune_rows, random_state=settings.seed,
-                verbose=options.verbose,
-            ).save(path),
-            chosen, after=[base, SPLIT],
-        )  # fmt: skip
+            MODEL, lambda path: model.fit(rows.X, rows.y).save(path), chosen, after=[base, SPLIT]
+        )
     transformer = _preprocess(stages, rows, settings, base)
     k = min(settings.resolved(rows.X.shape).n_neighbors or 1, len(rows.y) - 1)
     lists = stages.get(

@@ -9,14 +9,13 @@ from typing import Any
 
 MAX_COMPONENTS = 3_000
 
-# Settings that have no effect unless another is set, and those that can be combined with `tune`.
+# Settings that have no effect unless another is set, and those that go with the automatic choice.
 REQUIRES = {
     "ensemble": ("members", "dims", "own_neighbors", "weights", "joint_epochs"),
     "preprocess": ("components", "whitening", "power", "center", "unit_length", "fourier"),
     "fourier": ("bandwidth",),
-    "tune": ("tune_rows",),
 }
-WITH_TUNE = ("tune", "tune_rows", "seed")
+WITH_AUTO = ("auto", "scoring", "effort", "seed")
 
 
 def _option(default: Any, text: str, panel: str) -> Any:
@@ -33,21 +32,28 @@ class TrainingSettings:
 
     Examples
     --------
-    >>> TrainingSettings(epochs=5).classifier((1_000, 64)).similarity
-    SLNE(execution=Execution(), max_epochs=5, sampling=Softmax())
+    >>> TrainingSettings().classifier((1_000, 64)).similarity
+    'auto'
+    >>> TrainingSettings(epochs=7).given({"epochs"}).classifier((1_000, 64)).similarity
+    SLNE(execution=Execution(), max_epochs=7, sampling=Softmax())
     """
 
     sampling: str = _option(
-        "auto", "auto, hardest, uniform, random_target, all or softmax; auto: hardest if there are "
-        "more columns than rows, else softmax.", "Learner",
+        "auto", "auto, hardest, uniform, random_target, all or softmax; auto: all if there are more "
+        "columns than rows, else softmax.", "Learner",
     )  # fmt: skip
     n_neighbors: int | None = _option(
-        None, "Neighbours to learn from; by default 400 for hardest sampling, else 50.", "Learner"
+        None,
+        "Neighbours to learn from; by default 100, and 400 where columns outnumber rows.",
+        "Learner",
     )
     margin: float = _option(0.02, "The paper's b, for rows of unit length.", "Learner")
-    step_size: float = _option(0.2, "The paper's ρ0, for rows of unit length.", "Learner")
+    step_size: float | None = _option(
+        None, "The paper's ρ0, for rows of unit length; by default what suits the rule.", "Learner"
+    )
     temperature: float = _option(0.1, "Temperature of softmax sampling.", "Learner")
-    epochs: int = _option(20, "Maximum number of epochs.", "Learner")
+    epochs: int = _option(5, "Maximum number of epochs.", "Learner")
+    average: bool = _option(True, "Average the iterates.", "Learner")
     order: str = _option(
         "random", "Order of the rows: random, given, or local (neighbours together; large data).",
         "Learner",
@@ -96,19 +102,25 @@ class TrainingSettings:
     vote: str = _option("auto", "auto, similarity, power, softmax or top.", "Vote")
     sharpness: float | None = _option(None, "Power, temperature or number of voters.", "Vote")
     csls: float = _option(0.0, "Share of a row's mean similarity to subtract.", "Vote")
-    refit: bool = _option(True, "Fit on all rows after the vote is chosen.", "Vote")
-    tune: bool = _option(False, "Choose every setting on held-out training rows.", "Tuning")
-    tune_rows: int = _option(20_000, "Maximum number of rows to tune on.", "Tuning")
+    auto: bool | None = _option(
+        None, "Choose every setting on held-out training rows: the default, unless a setting of the "
+        "learner, the preprocessing or the vote is given.", "Automatic choice",
+    )  # fmt: skip
+    scoring: str = _option(
+        "log_loss", "What to choose by: log_loss, accuracy, precision or average_precision.",
+        "Automatic choice",
+    )  # fmt: skip
+    effort: float = _option(1.0, "2 takes twice as long to choose.", "Automatic choice")
     seed: int = _option(0, "Random seed.", "Other")
 
     def resolved(self, shape: tuple[int, int]) -> "TrainingSettings":
         """The settings with defaults filled in for data of this shape."""
-        from nearkin.learning.presets import TALL, WIDE, for_shape
-        from nearkin.learning.sampling import RULES, Hardest
+        from nearkin.learning.presets import for_shape
+        from nearkin.learning.sampling import RULES
 
-        rule = RULES.get(self.sampling) or type(for_shape(*shape)["sampling"])
-        default = (WIDE if rule is Hardest else TALL)["n_neighbors"]
-        k = self.n_neighbors or max(1, min(default, shape[0] - 1))
+        preset = for_shape(*shape)
+        rule = RULES.get(self.sampling) or type(preset["sampling"])
+        k = self.n_neighbors or preset["n_neighbors"]
         names = {kind: name for name, kind in RULES.items()}
         return replace(
             self,
@@ -118,12 +130,22 @@ class TrainingSettings:
             components=self.components or min(*shape, MAX_COMPONENTS),
         )
 
-    def check_given(self, names: Collection[str]) -> None:
-        """Raise ValueError if one of the settings `names` has no effect with the others."""
-        for name in names:
-            if self.tune and name not in WITH_TUNE:
+    def given(self, names: Collection[str]) -> "TrainingSettings":
+        """The settings, of which `names` were given; the others may be chosen automatically.
+
+        Raises ValueError if one of those given has no effect with the others.
+        """
+        manual = [name for name in names if name not in WITH_AUTO]
+        auto = not manual if self.auto is None else self.auto
+        if auto and manual:
+            raise ValueError(
+                f"--auto chooses every setting: leave out {_as_option(manual[0])} or --auto"
+            )
+        for name in ("scoring", "effort"):
+            if name in names and not auto:
                 raise ValueError(
-                    f"--tune chooses every setting: leave out {_as_option(name)} or --tune"
+                    f"{_as_option(name)} is for the automatic choice, and "
+                    f"{_as_option(manual[0] if manual else 'no_auto')} ends it; give one of them"
                 )
         for required, others in REQUIRES.items():
             for name in others:
@@ -132,11 +154,13 @@ class TrainingSettings:
                         f"{_as_option(name)} has no effect without {_as_option(required)}; give "
                         "both or neither"
                     )
+        return replace(self, auto=auto)
 
     def check(self) -> None:
         """Raise ValueError for invalid values, before any work is done."""
         from nearkin.ensemble.projections import KINDS
         from nearkin.learning.sampling import RULES
+        from nearkin.selection.options import SCORINGS
         from nearkin.validation import expect
         from nearkin.validation.parameters import check_parameters, require
 
@@ -144,7 +168,8 @@ class TrainingSettings:
         expected = {
             "sampling": expect.choice("auto", *RULES),
             "seed": expect.whole(0, 2**32 - 1),
-            "tune_rows": expect.whole(6),
+            "effort": expect.number(above=0),
+            "scoring": expect.choice(*SCORINGS),
             "n_neighbors": count,
             "shortlist": count,
             "components": count,
@@ -157,14 +182,15 @@ class TrainingSettings:
         }
         for name, expectation in expected.items():
             require(name, getattr(self, name), expectation)
-        if self.sharpness is not None and self.vote == "auto":
-            raise ValueError(
-                f"sharpness={self.sharpness} needs a kind of vote, such as vote='power'; "
-                "vote='auto' chooses both: leave sharpness out"
-            )
+        for name in ("sharpness", "csls"):
+            if getattr(self, name) and self.vote == "auto":
+                raise ValueError(
+                    f"{name}={getattr(self, name)} needs a kind of vote, such as vote='power'; "
+                    f"vote='auto' chooses it: leave {name} out"
+                )
         model = self.classifier((1_000, 64))
         check_parameters(model)
-        if self.ensemble is not None:
+        if self.ensemble is not None and self.auto is False:
             model.similarity._check_parameters()
 
     def transformer(self, shape: tuple[int, int]) -> Any:
@@ -198,6 +224,9 @@ class TrainingSettings:
         import nearkin
         from nearkin.learning.sampling import RULES
 
+        if self.auto is not False:
+            selection = nearkin.Selection(self.scoring, self.effort, verbose)  # type: ignore[arg-type]
+            return nearkin.SoftVotingKNN(selection=selection, random_state=self.seed)
         final = self.resolved(shape)
         rule: Any = RULES[final.sampling]
         constraint = nearkin.Constraint(self.symmetric, self.psd, self.rank, self.normalize)
@@ -206,6 +235,7 @@ class TrainingSettings:
             n_neighbors=final.n_neighbors or 1,
             step_size=self.step_size,
             max_epochs=self.epochs,
+            average=self.average,
             tol=self.tol,
             validation_fraction=self.validation_fraction,
             constraint=None if constraint == nearkin.Constraint() else constraint,
@@ -227,14 +257,13 @@ class TrainingSettings:
                 n_jobs=jobs,
             )  # fmt: skip
         vote: Any = self.vote
-        vote = vote if self.sharpness is None else nearkin.Vote(vote, self.sharpness)
+        if self.vote != "auto":
+            vote = nearkin.Vote(vote, self.sharpness, self.csls)
         return nearkin.SoftVotingKNN(
             learner,
             preprocess=self.transformer(shape),
             n_neighbors=final.shortlist or 1,
             vote=vote,
-            csls=self.csls,
             index=self.index,
-            refit=self.refit,
             random_state=self.seed,
         )

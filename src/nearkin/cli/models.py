@@ -48,32 +48,28 @@ def train(
 
     Example: nearkin train digits.npz --ensemble pca --cluster tcp://host:8786 --out m.safetensors
 
-    Example: nearkin train x.parquet --label-column kind --tune --out m.safetensors
+    Example: nearkin train x.parquet --label-column kind --scoring precision --out m.safetensors
     """
     import nearkin
     from nearkin.app.labels import read_labelled
 
-    if settings.tune and folder is not None:
-        raise ValueError("--folder keeps the work of one fit, --tune makes many: give one of them")
-    if settings.tune and neighbors is not None:
-        raise ValueError("--tune searches for neighbours itself: leave out --neighbors or --tune")
-    settings.check_given(given)
+    settings = settings.given(given)
+    if settings.auto and neighbors is not None:
+        raise ValueError(
+            "the automatic choice searches for neighbours itself: leave out --neighbors, or give "
+            "--no-auto"
+        )
     settings.check()
     if cluster is not None and settings.ensemble is None:
         raise ValueError("--cluster fits the members of an ensemble; give --ensemble pca as well")
     work = None if folder is None else nearkin.RunFolder(folder, checkpoint_minutes)
     check_output_paths(out)
-    advice = _resume_advice(settings, folder)
+    advice = _resume_advice(folder)
     with plain_warnings(), interruptible(advice), _cluster(cluster):
         X, y = read_labelled(rows, labels, label_column)
-        if settings.tune:
-            model = nearkin.tune(
-                X, y, max_rows=settings.tune_rows, random_state=settings.seed, verbose=verbosity()
-            )
-        else:
-            with epoch_bar(settings) as callback, interrupt_learning_only():
-                model = settings.classifier(X.shape, callback, jobs, verbosity())
-                model.fit(X, y, neighbors=_neighbor_lists(neighbors), folder=work)
+        with epoch_bar(settings) as callback, interrupt_learning_only():
+            model = settings.classifier(X.shape, callback, jobs, verbosity())
+            model.fit(X, y, neighbors=_neighbor_lists(neighbors), folder=work)
         model.save(out)
     if getattr(model.similarity_, "interrupted_", False):
         raise Interrupted(f"the model learned so far is in {out}", advice)
@@ -82,12 +78,10 @@ def train(
     emit({"model": str(out)} | model_summary(model), as_json)
 
 
-def _resume_advice(settings: "TrainingSettings", folder: Path | None) -> str:
+def _resume_advice(folder: Path | None) -> str:
     """How to continue after an interrupt."""
     if folder is not None:
         return "run the same command again to resume"
-    if settings.tune:
-        return "the same command starts from the beginning"
     return "the same command starts from the beginning; with --folder DIR it would resume"
 
 

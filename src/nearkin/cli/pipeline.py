@@ -58,14 +58,14 @@ def run(
 
     Example: nearkin run birds/ --folder runs/birds
 
-    Example: nearkin run digits.npz --folder runs/digits --tune
+    Example: nearkin run digits.npz --folder runs/digits --sampling hardest --n-neighbors 50
 
     Example: nearkin run birds/ --onnx net.onnx --output features --folder runs/birds-net
     """
     from nearkin.app import pipeline
     from nearkin.app.baselines import parse_baselines
 
-    settings.check_given(given)
+    settings = settings.given(given)
     encoder = None
     if onnx is not None:
         encoder = onnx_encoder(onnx, output, mean, scale)

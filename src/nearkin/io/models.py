@@ -54,6 +54,7 @@ CLASSES = {
     "AllPairs": "nearkin.learning.sampling",
     "Softmax": "nearkin.learning.sampling",
     "Constraint": "nearkin.learning.constraints",
+    "Selection": "nearkin.selection.options",
     "Execution": "nearkin.learning.execution",
     "Fixed": "nearkin.ensemble.projections",
     "Random": "nearkin.ensemble.projections",

@@ -1,4 +1,4 @@
-"""Good settings of SL-NE: the one table that the command line, `tune` and the reproduction read.
+"""Good settings of SL-NE: the one table that `SLNE`, the command line, the automatic choice and the reproduction read.
 
 Measured on training rows of Caltech-101, MNIST, USPS, letter and network embeddings: no rule wins
 everywhere (README, "Which rule?"). Each entry holds keyword arguments of `nearkin.SLNE`.
@@ -6,21 +6,25 @@ everywhere (README, "Which rule?"). Each entry holds keyword arguments of `neark
 
 from typing import Any
 
-from nearkin.learning.sampling import AllPairs, Hardest, RandomTarget, Softmax
+from nearkin.learning.sampling import AllPairs, Hardest, Softmax
 
 Preset = dict[str, Any]
 
 # More columns than rows, as image descriptors have; and more rows than columns.
-WIDE: Preset = {"sampling": Hardest(), "n_neighbors": 400}
-TALL: Preset = {"sampling": Softmax(), "n_neighbors": 50}
+WIDE: Preset = {"sampling": AllPairs(), "n_neighbors": 400}
+TALL: Preset = {"sampling": Softmax(), "n_neighbors": 100}
 
-# Where `tune` starts, and what it changes, one group after the other.
-TUNE_START: Preset = {"sampling": Softmax(0.05), "n_neighbors": 50, "step_size": 0.5}
-TUNE_CHANGES: list[list[Preset]] = [
-    [{"sampling": Softmax(t)} for t in (0.01, 0.02, 0.1)],
+# Where the automatic choice (`nearkin.selection`) starts, and what it changes, a group at a time.
+START: Preset = {"sampling": Softmax(0.1), "n_neighbors": 100, "step_size": 0.5}
+CHANGES: list[list[Preset]] = [
+    [{"sampling": Softmax(t)} for t in (0.05, 0.2)],
     [{"step_size": s} for s in (0.2, 1.0)],
-    [{"n_neighbors": k} for k in (20, 100)],
-    [{"sampling": rule, "step_size": 0.1} for rule in (RandomTarget(), Hardest())],
+    [{"n_neighbors": k} for k in (50, 200)],
+]
+# … and what it tries where there are not many more rows than columns.
+WIDE_LEARNERS: list[Preset] = [
+    {"sampling": AllPairs(), "n_neighbors": 1_000, "step_size": 2.0},
+    {"sampling": Hardest(), "n_neighbors": 400, "step_size": 0.2},
 ]
 
 # What has been best on one kind of data or another, to choose from on held-out rows.
@@ -46,7 +50,7 @@ def for_shape(rows: int, columns: int) -> Preset:
     Examples
     --------
     >>> for_shape(1_000, 64)
-    {'sampling': Softmax(), 'n_neighbors': 50}
+    {'sampling': Softmax(), 'n_neighbors': 100}
     """
     preset = WIDE if columns > rows else TALL
     return preset | {"n_neighbors": max(1, min(preset["n_neighbors"], rows - 1))}

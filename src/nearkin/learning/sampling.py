@@ -54,11 +54,14 @@ class SamplingRule(ParameterGroup):
     extreme : bool
         Whether it looks at one target and the most similar impostor only, so that the other
         scores need not be exact.
+    default_step : float
+        Step size ρ0 that suits the rule.
     """
 
     code: ClassVar[int] = _CUSTOM
     random: ClassVar[bool] = False
     extreme: ClassVar[bool] = False
+    default_step: ClassVar[float] = 0.2
     PARAMETERS: ClassVar[Table] = {}
 
     @staticmethod
@@ -139,6 +142,7 @@ class AllPairs(MarginRule):
     """All violating pairs at once, the subgradient of Eq. 6; wants a larger step, about 2."""
 
     code: ClassVar[int] = 3
+    default_step: ClassVar[float] = 2.0
 
 
 @dataclass(repr=False)
@@ -146,6 +150,7 @@ class Softmax(SamplingRule):
     """Neighbourhood components analysis inside the neighbourhood; has no margin."""
 
     code: ClassVar[int] = 4
+    default_step: ClassVar[float] = 0.5
     temperature: float = 0.1
 
     PARAMETERS: ClassVar[Table] = {"temperature": expect.number(above=0)}

@@ -23,8 +23,8 @@ class UnitLength(LinearPreprocessing):
 
     Examples
     --------
-    >>> UnitLength().fit_transform([[3.0, 4.0]]).round(1).tolist()
-    [[0.6, 0.8]]
+    >>> float(np.linalg.norm(UnitLength().fit_transform([[3.0, 4.0]]), axis=1)[0])
+    1.0
     """
 
     PARAMETERS: ClassVar[Table] = {"power": expect.number(above=0)}

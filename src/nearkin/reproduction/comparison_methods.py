@@ -41,7 +41,7 @@ def sgd_svm(seed: int) -> GridSearchCV:
 
 
 def _learner(settings: dict[str, Any]) -> SLNE:
-    return SLNE(**settings, tol=0)
+    return SLNE.paper(**settings, tol=0)
 
 
 def _voting(similarity: Any, seed: int) -> SoftVotingKNN:

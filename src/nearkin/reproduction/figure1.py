@@ -33,7 +33,7 @@ def run(setup: Setup) -> Result:
     lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto", n_components=2)
     plane = lda.fit(task.X, task.y).transform(task.X).astype(np.float32)
     tested = lda.transform(task.Q).astype(np.float32)
-    model = SLNE(
+    model = SLNE.paper(
         n_neighbors=table1.NEIGHBORS,
         tol=0,
         random_state=0,

@@ -42,7 +42,7 @@ def run(setup: Setup) -> Result:
     members = 6 if setup.quick else published.FIGURE4_MEMBERS
     found: dict[str, Any] = {}
     for rule, settings in LEARNERS.items():
-        learner = SLNE(tol=0, random_state=0, **settings)
+        learner = SLNE.paper(tol=0, random_state=0, **settings)
         single = setup.value(
             f"figure4-{rule}-single",
             {"rows": task.digest, **settings},

@@ -84,7 +84,7 @@ def slne(settings: PaperSettings, **changes: Any) -> SLNE:
         "tol": 0,
         "random_state": 0,
     }
-    return SLNE(**(given | changes))
+    return SLNE.paper(**(given | changes))
 
 
 def slde(settings: PaperSettings, jobs: int, **changes: Any) -> SLDE:

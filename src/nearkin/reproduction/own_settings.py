@@ -2,7 +2,7 @@
 
 For few rows of many dimensions (image features after PCA): half-whitened rows, large
 neighbourhoods, votes that are powers of the similarity, and for SL-NE the sampling rule, or sum of
-rules, that is most accurate on a held-out fifth of the training rows. For other data `nearkin.tune`
+rules, that is most accurate on a held-out fifth of the training rows. For other data `SoftVotingKNN()`
 makes the selection.
 """
 
@@ -74,7 +74,7 @@ def _scored(task: Task, result: tuple[Array, str], seconds: float) -> Score:
 
 def _learner(rule: str, rows: int) -> SLNE:
     settings = IMAGES[rule] | {"n_neighbors": min(IMAGES[rule]["n_neighbors"], rows - 1)}
-    return SLNE(tol=0, random_state=0, **settings)
+    return SLNE.paper(tol=0, random_state=0, **settings)
 
 
 def _single(rule: str, X: Array, y: NDArray[Any]) -> Array:

@@ -13,14 +13,14 @@ from nearkin.reproduction.published import PaperSettings
 from nearkin.reproduction.results import timed
 from nearkin.reproduction.setup import DataMissing, Setup
 from nearkin.reproduction.tasks import Task
+from nearkin.selection import Selection
 from nearkin.slde import SLDE
-from nearkin.tuning import tune
 
 MNIST = PaperSettings(50, 300, 100, 10)
 COVTYPE = PaperSettings(500, 50, 5, 10, "pca", epochs=3)
 QUICK_ROWS, QUICK_TESTS = 2_000, 1_000
 COVTYPE_ROWS, COVTYPE_TESTS = 100_000, 50_000
-TUNING_ROWS, QUICK_TUNING_ROWS = 3_000, 500
+QUICK_EFFORT = 0.1
 
 
 class Substitute(NamedTuple):
@@ -71,29 +71,35 @@ def _prepared(setup: Setup, key: str, dims: int, data: tuple[Any, ...]) -> Subst
 
 
 def tuned(setup: Setup, data: Substitute) -> tuple[Score, Score]:
-    """SL-NE tuned by `nearkin.tune`, and SL-DE of that learner in thirds of the dimensions."""
-    task = data.task
-    most = QUICK_TUNING_ROWS if setup.quick else TUNING_ROWS
-    model, seconds = timed(lambda: tune(data.X, task.y, max_rows=most, random_state=0))
+    """SL-NE with automatic settings, and SL-DE of that learner in thirds of the dimensions."""
+    y = data.task.y
+    effort = QUICK_EFFORT if setup.quick else 1.0
+    model = SoftVotingKNN(selection=Selection(effort=effort), random_state=0)
+    _, seconds = timed(lambda: model.fit(data.X, y))
     single = _score(model, data, seconds)
-    if model.similarity is None:
+    if model.similarity_ is None:
         return single, single | {"note": "plain neighbours were best"}
-    D = model.database_.shape[1]
     members = SLDE(
-        clone(model.similarity).set_params(random_state=None),
+        clone(model.similarity_).set_params(random_state=None),
         projection="mixed",
         n_members=6,
-        n_components=max(1, D // 3),
+        n_components=max(1, model.database_.shape[1] // 3),
         n_jobs=setup.jobs,
     )
-    ensemble = clone(model).set_params(similarity=members, random_state=0)
-    _, seconds = timed(lambda: ensemble.fit(data.X, task.y))
+    ensemble = SoftVotingKNN(
+        members,
+        preprocess=model.preprocess_,
+        n_neighbors=model.n_neighbors_,
+        vote=model.vote_,
+        random_state=0,
+    )
+    _, seconds = timed(lambda: ensemble.fit(data.X, y))
     return single, _score(ensemble, data, seconds)
 
 
 def _score(model: SoftVotingKNN, data: Substitute, seconds: float) -> Score:
-    learner = getattr(model.similarity, "learner", None) or model.similarity
+    learner = getattr(model.similarity_, "learner", None) or model.similarity_
     rule = "plain" if learner is None else f"{learner.sampling}, k={learner.n_neighbors}"
     vote = f"{model.vote_.kind} {model.vote_.sharpness:.3g}"
-    note = f"{type(model.preprocess).__name__}, {rule}, {vote}"
+    note = f"{type(model.preprocess_).__name__}, {rule}, {vote}"
     return score(model.predict_proba(data.Q), data.task.truth, seconds, note)

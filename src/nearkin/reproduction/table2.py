@@ -163,13 +163,13 @@ def jobs(size: Size) -> dict[str, Callable[[], Any]]:
     def member() -> None:
         rng = np.random.default_rng(0)
         (P,), _ = make_projections("random", X, 1, MEMBER_DIMS, rng)
-        SLNE(**learner).fit(X @ P.matrix().T, y, neighbors=lists)
+        SLNE.paper(**learner).fit(X @ P.matrix().T, y, neighbors=lists)
 
     return {
         "linear SVM": svm,
         "Retrieval": index,
         "LMNN": lambda: LMNN(max_iter=ITERATIONS, refresh=ITERATIONS, tol=0).fit(X, y),
-        "SL-NE": lambda: SLNE(**learner).fit(X, y, neighbors=lists),
+        "SL-NE": lambda: SLNE.paper(**learner).fit(X, y, neighbors=lists),
         "SL-DE": member,
     }
 

@@ -11,21 +11,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from nearkin.learning.sampling import AllPairs, Hardest, Softmax
 from nearkin.preprocessing import FourierFeatures, Preprocess, UnitLength, WithinClassWhitening
-
-Settings = dict[str, Any]  # keyword arguments of SLNE
-
-FIRST: Settings = {"sampling": Softmax(0.1), "n_neighbors": 100, "step_size": 0.5}
-CHANGES: list[list[Settings]] = [
-    [{"sampling": Softmax(t)} for t in (0.05, 0.2)],
-    [{"step_size": s} for s in (0.2, 1.0)],
-    [{"n_neighbors": k} for k in (50, 200)],
-]
-WIDE: list[Settings] = [
-    {"sampling": AllPairs(), "n_neighbors": 1_000, "step_size": 2.0},
-    {"sampling": Hardest(), "n_neighbors": 400, "step_size": 0.2},
-]
 
 WHITENING = (0.0, 0.25, 0.5, 0.75)
 START_COMPONENTS, COMPONENTS = 100, (25, 50, 200, 500, 1_000)
@@ -54,9 +40,9 @@ class Starts:
         n = self.most if self.wide else min(START_COMPONENTS, self.most)
         return [Preprocess(n, whitening=w, random_state=self.seed) for w in WHITENING]
 
-    def reduced(self, best: Any) -> list[Preprocess]:
+    def reduced(self, best: Preprocess) -> list[Preprocess]:
         """The best of them with other numbers of directions."""
-        if self.wide or not isinstance(best, Preprocess):
+        if self.wide:
             return []
         counts = {n for n in (*COMPONENTS, self.most) if n <= self.most} - {best.n_components}
         return [clone(best).set_params(n_components=n) for n in sorted(counts)]
@@ -76,7 +62,8 @@ class Starts:
 
     def fourier(self, best: Any) -> list[FourierFeatures]:
         """A non-linear similarity, for few dimensions."""
-        if not isinstance(best, Preprocess) or best.n_components > MAX_FOURIER:
+        columns = best.n_components if isinstance(best, Preprocess) else self.columns
+        if columns > MAX_FOURIER or isinstance(best, UnitLength):
             return []
         before = clone(best).set_params(unit_length=False)
         n = int(np.clip(self.kept // 4, 50, 400))

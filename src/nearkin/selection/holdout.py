@@ -9,7 +9,7 @@ Labels = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 FRACTION = 0.2
-HELD_OUT_ROWS = 2_500  # over all splits; few rows are split repeatedly until so many were held out
+HELD_OUT_ROWS = 2_000  # over all splits; few rows are split repeatedly until so many were held out
 MAX_SPLITS = 5
 
 
@@ -18,7 +18,7 @@ def draw_splits(
 ) -> list[Mask]:
     """Masks of held-out rows, a fifth of all in each; rows of one group stay together."""
     share = min(FRACTION, rows / len(labels)) if len(labels) > 3 * rows else FRACTION
-    count = int(np.clip(np.ceil(rows / (share * len(labels))), 1, MAX_SPLITS))
+    count = int(np.clip(np.ceil(rows / (share * len(labels)) - 0.25), 1, MAX_SPLITS))
     generators = [np.random.default_rng([seed, i]) for i in range(count)]
     if groups is None:
         return [held_out(labels, share, rng) for rng in generators]

@@ -19,9 +19,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearkin.io.progress_bar import track
 from nearkin.learning.execution import Execution
+from nearkin.learning.presets import CHANGES, START, WIDE_LEARNERS, Preset
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
-from nearkin.selection.candidates import CHANGES, FIRST, WIDE, Settings, Starts
+from nearkin.preprocessing import UnitLength
+from nearkin.selection.candidates import Starts
 from nearkin.selection.holdout import draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.scoring import SCORES
@@ -40,10 +42,10 @@ CSLS = (0.0, 0.25, 0.5)
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings, and how well they do on held-out rows."""
+    """Preset, and how well they do on held-out rows."""
 
     preprocess: Any  # a transformer that is not fitted, or None
-    learner: Settings | None  # None: plain nearest neighbours
+    learner: Preset | None  # None: plain nearest neighbours
     epochs: int
     n_neighbors: int
     chosen: ChosenVote
@@ -59,7 +61,9 @@ class Candidate:
         """The candidate as plain values, for a table."""
         return {
             "preprocess": " ".join(repr(self.preprocess).split()),
-            "learner": None if self.learner is None else {k: str(v) for k, v in self.learner.items()},
+            "learner": None
+            if self.learner is None
+            else {k: str(v) for k, v in self.learner.items()},
             "epochs": self.epochs,
             "n_neighbors": self.n_neighbors,
             "vote": self.chosen.vote,
@@ -99,7 +103,7 @@ class Search:
         among = [v for v in candidates(ballot.scores) if v.kind in ("softmax", "top")]
         return self._record(self._judge(ballot, preprocess, None, 0, among), began)
 
-    def learned(self, preprocess: Any, learner: Settings, epochs: int = EPOCHS) -> Candidate:
+    def learned(self, preprocess: Any, learner: Preset, epochs: int = EPOCHS) -> Candidate:
         """The learner after its best number of epochs."""
         began = time.perf_counter()
         wanted = max(NEIGHBORS, learner["n_neighbors"])
@@ -148,7 +152,7 @@ class Search:
                 self._prepared = name, each_alone(lambda s: s.prepare(preprocess, k), self.splits)
         return self._prepared[1]
 
-    def _epochs(self, prepared: Prepared, learner: Settings, epochs: int) -> list[Ballot]:
+    def _epochs(self, prepared: Prepared, learner: Preset, epochs: int) -> list[Ballot]:
         """The ballot after each epoch, until the held-out rows gain no more."""
         after: list[Ballot] = []
         losses: list[float] = []
@@ -164,7 +168,9 @@ class Search:
             max_epochs=epochs,
             tol=0,
             random_state=self.seed,
-            execution=Execution(callback=evaluate if epochs > PATIENCE else after_each(after, prepared)),
+            execution=Execution(
+                callback=evaluate if epochs > PATIENCE else after_each(after, prepared)
+            ),
         )
         lists = prepared.lists[:, : learner["n_neighbors"]]
         with suppress(FloatingPointError):
@@ -177,7 +183,7 @@ class Search:
         self,
         ballot: Ballot,
         preprocess: Any,
-        learner: Settings | None,
+        learner: Preset | None,
         epochs: int,
         among: Sequence[Vote] | None = None,
     ) -> Candidate:
@@ -232,46 +238,41 @@ def _search(
     most = int(options.effort * np.clip(cells / rows.shape[1], *bounds))
     chosen = draw_sample(labels, groups, most, seed)
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
-    names, own_labels = np.unique(labels[chosen], return_inverse=True)
-    del names
+    own_labels = np.unique(labels[chosen], return_inverse=True)[1]
     return Search(rows[chosen], own_labels, own, options, seed, trials)
 
 
 def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]]:
     """The best plain neighbours, and the starts that learn best."""
     if not isinstance(preprocess, str):
-        return search.plain(preprocess), [search.learned(preprocess, FIRST)]
+        return search.plain(preprocess), [search.learned(preprocess, START)]
     starts = Starts(search.rows, search.kept, search.seed)
     show = search.options.verbose == 1
     plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
-    tried = [search.learned(p, FIRST) for p in (*starts.plain()[1:], *starts.whitened())]
-    for group in (starts.reduced, starts.powered, starts.within_class, starts.fourier):
-        best = search.best(tried)
-        options = track(group(best.preprocess), group.__name__, show=show)
-        tried += [search.learned(p, FIRST) for p in options]
+    whitened = [search.learned(p, START) for p in starts.whitened()]
+    reduced = starts.reduced(search.best(whitened).preprocess)
+    tried = [*whitened, *(search.learned(p, START) for p in (*reduced, UnitLength()))]
+    for group in (starts.powered, starts.within_class, starts.fourier):
+        options = track(group(search.best(tried).preprocess), group.__name__, show=show)
+        tried += [search.learned(p, START) for p in options]
     return plain, sorted(tried, key=_score, reverse=True)[:FINALISTS]
 
 
 def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
     """The best learner, from the best start on this larger sample."""
     if search.kept > kept:
-        starts = [search.learned(_enlarged(s.preprocess), FIRST) for s in starts]
+        starts = [search.learned(s.preprocess, START) for s in starts]
     best = search.best(starts)
-    groups = [[FIRST], *CHANGES]
+    groups = [[START], *CHANGES]
     for i, group in enumerate(groups):
         options = [best.learner | change for change in group]  # type: ignore[operator]
         epochs = FINAL_EPOCHS if i in (0, len(groups) - 1) else max(EPOCHS, best.epochs)
         tried = [search.learned(best.preprocess, o, epochs) for o in options]
         best = search.best([best, *tried])
     if search.rows.shape[1] >= search.kept / 2:
-        wide = [search.learned(best.preprocess, o, FINAL_EPOCHS) for o in WIDE]
+        wide = [search.learned(best.preprocess, o, FINAL_EPOCHS) for o in WIDE_LEARNERS]
         best = search.best([best, *wide])
     return best
-
-
-def _enlarged(preprocess: Any) -> Any:
-    """The preprocessing for more rows than it was chosen on."""
-    return preprocess
 
 
 class _quiet(warnings.catch_warnings):

@@ -37,6 +37,12 @@ def is_fitted(part: Any) -> bool:
     return True
 
 
+def learns_from_labels(part: Any) -> bool:
+    """Whether fitting a part needs labels."""
+    tags = getattr(part, "__sklearn_tags__", None)
+    return bool(tags and tags().target_tags.required)
+
+
 def seeded(part: Any, rng: Any) -> Any:
     """A clone whose unset seeds follow from ours, so that one seed fixes everything."""
     part = clone(part)
@@ -85,6 +91,8 @@ def check_database(model: Any) -> None:
     n, D = model.database_.shape
     check_fitted_array("labels_", model.labels_, (n,), "iu")
     check_fitted_array("csls_bias_", model.csls_bias_, (n,))
+    check_fitted_array("class_means_", model.class_means_, (len(model.classes_), D))
+    require("n_neighbors_", model.n_neighbors_, expect.whole(1))
     check_fitted_array("classes_", model.classes_, (None,), "biufUSOMm")
     if not n or not 0 <= model.labels_.min() <= model.labels_.max() < len(model.classes_):
         raise ValueError(f"labels_ must be places among {len(model.classes_)} classes_; fit again")

@@ -17,17 +17,19 @@ Array = NDArray[np.float32]
 _PART = "preprocessed"
 
 
-def prepared(preprocess: Any, rows: Any, rng: Any, folder: RunFolder) -> tuple[Any, Array]:
+def prepared(
+    preprocess: Any, rows: Any, y: NDArray[Any], rng: Any, folder: RunFolder
+) -> tuple[Any, Array]:
     """Fit the preprocessing, if it is not fitted, and apply it; or read what was kept."""
     if preprocess is None or is_fitted(preprocess):
         return preprocess, applied(preprocess, rows)
     unfitted = seeded(preprocess, rng)
-    inputs = {"preprocess": unfitted, "X": Digest(*_arrays(rows))}
+    inputs = {"preprocess": unfitted, "X": Digest(*_arrays(rows)), "y": Digest(y)}
     kept = _read(folder, inputs)
     if kept is not None:
         return kept
     _check_room(rows, unfitted)
-    fitted = unfitted.fit(rows)
+    fitted = unfitted.fit(rows, y)
     database = applied(fitted, rows)
     if folder.durable and models.can_hold(fitted):
         arrays, description = models.describe([fitted, database])

@@ -149,6 +149,13 @@ def known_vote(value: Any) -> str | None:
     return named and f"{named}, or a Vote such as Vote('power', 3)"
 
 
+def as_vote(value: Any) -> Vote:
+    """A vote for what `known_vote` accepts; one yet to be chosen starts as ``power``."""
+    if isinstance(value, Vote):
+        return value
+    return Vote("power" if value == "auto" else value)
+
+
 def _rank_voteless_last(
     tally: Array, labels: NDArray[np.integer], absent: NDArray[np.bool_]
 ) -> None:

@@ -1,0 +1,72 @@
+"""From labelled rows to the parts of a classifier, and a report of the choice."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearkin.selection.options import Selection
+from nearkin.selection.search import select
+from nearkin.voting.votes import Vote
+
+
+class Parts(NamedTuple):
+    """What a soft-voting classifier is made of; none of it is fitted, unless it was given so."""
+
+    similarity: Any
+    preprocess: Any
+    n_neighbors: int
+    vote: Any
+
+
+def select_parts(
+    rows: Any,
+    y: ArrayLike,
+    groups: ArrayLike | None,
+    options: Selection,
+    seed: int,
+    preprocess: Any,
+) -> tuple[Parts, list[dict[str, Any]]]:
+    """The parts that are best on held-out rows, and the candidates that were tried."""
+    labels = np.unique(np.asarray(y), return_inverse=True)[1]
+    counts = np.bincount(labels)
+    if len(counts) < 2 or counts.max() < 3 or len(labels) < 10:
+        return Parts(None, None, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
+    best, trials = select(
+        rows, labels, _group_codes(groups, len(labels)), options, seed, preprocess
+    )
+    similarity = best.similarity(seed)
+    return Parts(similarity, best.preprocess, best.n_neighbors, best.chosen.vote), trials
+
+
+def _group_codes(groups: ArrayLike | None, n: int) -> Any:
+    if groups is None:
+        return None
+    codes = np.unique(np.asarray(groups), return_inverse=True)[1]
+    if codes.shape != (n,):
+        raise ValueError(f"groups has shape {codes.shape}; one entry for each of the {n} rows")
+    if codes.max() == 0:
+        raise ValueError("groups names one group for all rows; at least two are needed")
+    return codes
+
+
+def report(trials: list[dict[str, Any]]) -> str:
+    """What was chosen and what it gained, in a few lines."""
+    if not trials:
+        return "too few rows to choose on: plain neighbours and class means vote"
+    raw, best = trials[0], trials[-1]
+    lines = [
+        f"{len(trials)} candidates, judged by log loss on held-out rows",
+        f"plain neighbours of the rows as they are: {_quality(raw)}",
+        f"chosen: {_quality(best)}",
+        f"  preprocess   {best['preprocess']}",
+        f"  learner      {best['learner'] or 'none: plain neighbours'}",
+        f"  epochs       {best['epochs']}",
+        f"  n_neighbors  {best['n_neighbors']}",
+        f"  vote         {best['vote']}",
+    ]
+    return "\n".join(lines)
+
+
+def _quality(trial: dict[str, Any]) -> str:
+    return f"log loss {trial['log_loss']:.4f}, accuracy {trial['accuracy']:.4f}"
