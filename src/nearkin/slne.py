@@ -166,7 +166,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     @property
     def _rule(self) -> SamplingRule:
         if isinstance(self.sampling, str) and self.sampling == "auto":
-            return getattr(self, "rule_", TALL["sampling"])
+            return self.rule_ if hasattr(self, "rule_") else TALL["sampling"]
         return as_rule(self.sampling)
 
     @property

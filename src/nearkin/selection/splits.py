@@ -41,7 +41,8 @@ class Split:
         """The preprocessing, fitted; principal directions are computed once for all that use them."""
         if type(preprocess) is not Preprocess:
             return clone(preprocess).fit(self.kept, self.labels)
-        n, power = preprocess.n_components, preprocess.power
+        n = preprocess.n_components or min(self.kept.shape)
+        power = preprocess.power
         known = self._pca.get(power)
         if known is None or len(known.directions_) < n:
             known = self._pca[power] = clone(preprocess).fit(self.kept)
