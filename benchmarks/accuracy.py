@@ -1,207 +1,251 @@
-"""Test errors of nearkin and of what a user would pick instead; settings from training rows.
+"""Accuracy of nearkin without arguments, beside every classifier that a user would try.
 
-    python benchmarks/accuracy.py --data DIR [--sets digits usps letter mnist] [--splits 3]
+    python benchmarks/accuracy.py --data DIR --work WORK [--onnx NETWORK] [--sets …] [--methods …]
 
-DIR holds ``usps.npz``, ``letter.npz`` and ``mnist.npz``; digits come with scikit-learn. USPS and
-MNIST have their official split; digits (a fifth for testing) and letter (4,000 of 20,000) are
-split at random `--splits` times, and their errors are means ± standard deviations over the
-splits. All methods see the same raw columns; each may scale them as its tuning finds best. A test
-set is used once per method, to report.
+DIR holds the archives named in `DATA`, WORK keeps image features and the results, so that a run
+resumes, a method can be measured apart, and ``--table`` prints what is there. Digits come with
+scikit-learn, Fashion-MNIST with Debian's package dataset-fashion-mnist.
 
-NCA learns from at most 8,000 rows, because its arrays are N×N; its neighbours are of all rows. On
-two shared cores, allow two hours for all of it.
+All methods get the same rows. Linear classifiers choose their scaling (of columns, or of all rows by
+one factor) and regularisation by cross-validation on at most 6,000 training rows, then fit all of
+them. Official test rows where there are any, else three random splits. Allow two hours on two cores.
 """
 
 import argparse
-import os
-import platform
-import subprocess
-import sys
+import gzip
+import json
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from importlib.metadata import version
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-from nearkin.tuning import tune
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-SETS = ["digits", "usps", "letter", "mnist"]
-# Settings are chosen on at most so many training rows; what the slower methods can afford.
-SEARCH_ROWS, SVM_SEARCH_ROWS, NCA_SEARCH_ROWS = 15_000, 6_000, 1_500
-# scikit-learn's NCA holds several N×N float64 arrays, 0.5 GiB each at 8,000 rows, 27 at 60,000.
-NCA_ROWS = 8_000
-SCALERS = [MinMaxScaler(), StandardScaler(), "passthrough"]
+import machine
+from nearkin import SoftVotingKNN, UnitLength, Vote, WithinClassWhitening
+from nearkin.io.atomic import atomic_write
+from nearkin.learning.holdout import sample
+from nearkin.metrics import calibration
+
+SEARCH_ROWS, SPLITS = 6_000, 3
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+SETS = ["digits", "usps", "letter", "mnist", "fashion", "covtype", "llc", "onnx", "banking77"]
+RANDOM = {"digits", "letter", "covtype", "llc", "onnx"}  # sets without an official test set
+EMBEDDINGS = {"onnx", "banking77"}
 
 
-class Split(NamedTuple):
-    """Rows to learn from and rows to report on."""
+class Scale(TransformerMixin, BaseEstimator):
+    """Centre; divide each column by its deviation, or all rows by their mean length."""
 
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
+    def __init__(self, columns=True):
+        self.columns = columns
 
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(axis=0)
+        deviation = X.std(axis=0)
+        total = np.sqrt((deviation**2).sum())
+        self.scale_ = np.where(deviation > 0, deviation, 1) * np.sqrt(X.shape[1])
+        if not self.columns:
+            self.scale_ = np.full_like(deviation, total)
+        return self
 
-def splits(name: str, data: Path | None, count: int) -> Iterator[Split]:
-    if name == "digits":
-        X, y = load_digits(return_X_y=True)
-        yield from random_splits(X, y, 0.2, count)
-        return
-    if data is None:
-        raise SystemExit(f"{name} needs --data DIR, the folder that holds {name}.npz")
-    with np.load(data / f"{name}.npz") as file:
-        if name == "letter":
-            yield from random_splits(file["x"], file["y"], 4_000, count)
-            return
-        X, X_test = (
-            file[f"x_{part}"].reshape(len(file[f"x_{part}"]), -1) for part in ("train", "test")
-        )
-        yield Split(
-            X.astype(np.float32), file["y_train"], X_test.astype(np.float32), file["y_test"]
-        )
+    def transform(self, X):
+        return ((X - self.mean_) / self.scale_).astype(np.float32)
 
 
-def random_splits(X: np.ndarray, y: np.ndarray, test_size: float, count: int) -> Iterator[Split]:
-    for seed in range(count):
-        X1, X2, y1, y2 = train_test_split(
-            X.astype(np.float32), y, test_size=test_size, stratify=y, random_state=seed
-        )
-        yield Split(X1, y1, X2, y2)
+def searched(model, name, values):
+    """A linear classifier with the scaling and setting that cross-validation finds best."""
+
+    def fit(X, y):
+        pipeline = Pipeline([("scale", Scale()), ("model", model)])
+        grid = {"scale__columns": [True, False], f"model__{name}": values}
+        some = sample(np.unique(y, return_inverse=True)[1], SEARCH_ROWS, np.random.default_rng(0))
+        search = GridSearchCV(pipeline, grid, cv=3, refit=False).fit(X[some], y[some])
+        return pipeline.set_params(**search.best_params_).fit(X, y)
+
+    return fit
 
 
-def some(split: Split, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """At most so many training rows, by class."""
-    if len(split.y) <= most:
-        return split.X, split.y
-    X, _, y, _ = train_test_split(
-        split.X, split.y, train_size=most, stratify=split.y, random_state=0
-    )
-    return X, y
+def cosine(X, y):
+    """What a user has today: cosine of the raw rows, votes softmax(s / .07) of 50 neighbours."""
+    vote = Vote("softmax", 0.07)
+    return SoftVotingKNN(None, preprocess=UnitLength(), n_neighbors=50, vote=vote).fit(X, y)
 
 
-def choose(pipeline: Any, grid: dict[str, list[Any]], rows: tuple[np.ndarray, np.ndarray]) -> Any:
-    """The pipeline with the settings that cross-validate best, not fitted."""
-    search = GridSearchCV(pipeline, grid, cv=3, refit=False)
-    return clone(pipeline).set_params(**search.fit(*rows).best_params_)
+def class_means(X, y):
+    """Nearest class mean after whitening within classes."""
+    if X.shape[1] > len(X):
+        return None
+    vote = Vote("softmax", class_weight=1.0, class_temperature=0.1)
+    prepare = WithinClassWhitening(0.1)
+    return SoftVotingKNN(None, preprocess=prepare, n_neighbors=1, vote=vote).fit(X, y)
 
 
-def plain_knn(split: Split) -> Any:
-    grid = {
-        "minmaxscaler": SCALERS,
-        "kneighborsclassifier__n_neighbors": [1, 3, 5, 7, 9],
-        "kneighborsclassifier__weights": ["uniform", "distance"],
-    }
-    pipeline = make_pipeline(MinMaxScaler(), KNeighborsClassifier(n_jobs=-1))
-    return choose(pipeline, grid, some(split, SEARCH_ROWS)).fit(split.X, split.y)
-
-
-def linear_svm(split: Split) -> Any:
-    grid = {
-        "minmaxscaler": [MinMaxScaler(), StandardScaler()],
-        "linearsvc__C": [0.001, 0.01, 0.1, 1.0, 10.0],
-    }
-    pipeline = make_pipeline(MinMaxScaler(), LinearSVC(random_state=0))
-    return choose(pipeline, grid, some(split, SVM_SEARCH_ROWS)).fit(split.X, split.y)
-
-
-def nca_knn(split: Split) -> Any:
-    """NCA's matrix from as many rows as its N×N arrays allow; the neighbours are of all rows."""
-    nca = NeighborhoodComponentsAnalysis(random_state=0, max_iter=30)
-    pipeline = make_pipeline(MinMaxScaler(), nca, KNeighborsClassifier(3, n_jobs=-1))
-    grid = {
-        "minmaxscaler": [MinMaxScaler(), StandardScaler()],
-        "neighborhoodcomponentsanalysis__n_components": sorted(
-            {min(n, split.X.shape[1]) for n in (30, 100)}
-        ),
-    }
-    chosen = choose(pipeline, grid, some(split, NCA_SEARCH_ROWS))
-    learned = chosen[:-1].fit(*some(split, NCA_ROWS))
-    moved = split._replace(X=learned.transform(split.X))
-    voters = {"n_neighbors": [1, 3, 5, 7, 9], "weights": ["uniform", "distance"]}
-    knn = choose(KNeighborsClassifier(n_jobs=-1), voters, some(moved, SEARCH_ROWS))
-    return Pipeline([("learned", learned), ("knn", knn.fit(moved.X, moved.y))])
-
-
-def nearkin(split: Split) -> Any:
-    return tune(split.X, split.y, random_state=0, verbose=1)
-
-
-METHODS: dict[str, Callable[[Split], Any]] = {
-    "plain kNN": plain_knn,
-    "linear SVM": linear_svm,
-    "NCA + kNN": nca_knn,
-    "nearkin": nearkin,
+COSTS = [0.1, 1.0, 10.0, 100.0, 1_000.0]
+METHODS: dict[str, Callable] = {
+    "raw cosine kNN": cosine,
+    "raw distance 1-NN": lambda X, y: SoftVotingKNN(None, n_neighbors=1, vote="top").fit(X, y),
+    "class means": class_means,
+    "ridge": searched(RidgeClassifier(), "alpha", [1e-4, 1e-3, 1e-2, 1e-1, 1.0]),
+    "shrinkage LDA": searched(
+        LinearDiscriminantAnalysis("lsqr"), "shrinkage", [0.01, 0.1, 0.3, 0.6]
+    ),
+    "linear SVM": searched(LinearSVC(max_iter=300, tol=1e-3), "C", COSTS),
+    "logistic regression": searched(LogisticRegression(max_iter=300, tol=1e-3), "C", COSTS),
+    "nearkin": lambda X, y: SoftVotingKNN(random_state=0).fit(X, y),
 }
 
 
-def measured(method: str, parts: list[Split]) -> str:
-    """Test error in per cent (with its spread over the splits), and seconds a split."""
-    errors, began = [], time.perf_counter()
-    for split in parts:
-        model = METHODS[method](split)
-        errors.append(100 * np.mean(model.predict(split.X_test) != split.y_test))
-        if method == "nearkin":
-            log(f"  {describe(model)}")
-    seconds = (time.perf_counter() - began) / len(parts)
-    spread = f" ± {np.std(errors, ddof=1):.2f}" if len(errors) > 1 else ""
-    return f"{np.mean(errors):.2f}{spread} ({seconds:.0f} s)"
+def load(name, seed, given):
+    """Rows to learn from, their labels, rows to report on, their labels."""
+    if name == "digits":
+        return split(*load_digits(return_X_y=True), 0.2, seed)
+    if name == "fashion":
+        parts = [idx(f"{part}-{kind}") for part in ("train", "t10k")
+                 for kind in ("images-idx3", "labels-idx1")]  # fmt: skip
+        return (rows(parts[0]), parts[1], rows(parts[2]), parts[3])
+    if name in ("llc", "onnx"):
+        return images(name, seed, given)
+    with np.load(given.data / f"{name}.npz") as file:
+        if name == "letter":
+            return split(file["x"], file["y"], 4_000, seed)
+        if name == "covtype":
+            chosen = np.random.default_rng(seed).permutation(len(file["y"]))[:120_000]
+            return split(file["x"][chosen], file["y"][chosen], 20_000, seed)
+        return rows(file["x_train"]), file["y_train"], rows(file["x_test"]), file["y_test"]
 
 
-def describe(model: Any) -> str:
-    parts = model.preprocess, model.similarity, model.n_neighbors, model.vote_
-    return "; ".join(" ".join(repr(part).split()) for part in parts)
+def rows(array):
+    return array.reshape(len(array), -1).astype(np.float32)
 
 
-def log(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def split(X, y, test, seed):
+    X1, X2, y1, y2 = train_test_split(rows(X), y, test_size=test, stratify=y, random_state=seed)
+    return X1, y1, X2, y2
 
 
-def facts() -> str:
-    """What the numbers depend on besides the code."""
-    here = Path(__file__).resolve().parent
-    command = ["git", "describe", "--always", "--dirty"]
-    revision = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
-    packages = ("nearkin", "numpy", "scikit-learn", "numba", "faiss-cpu")
-    return ", ".join([
-        f"revision {revision.stdout.strip() or 'unknown'}",
-        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        *(f"{name} {version(name)}" for name in packages),
-    ])  # fmt: skip
+def idx(name):
+    with gzip.open(FASHION / f"{name}-ubyte.gz") as file:
+        data = file.read()
+    dims = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i]) for i in range(data[3])]
+    return np.frombuffer(data[4 + 4 * len(dims) :], np.uint8).reshape(dims)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Test errors, all settings from training rows.")
-    parser.add_argument("--data", type=Path, help="folder with usps.npz, letter.npz, mnist.npz")
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--splits", type=int, default=3, help="random splits of digits and letter")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore", ConvergenceWarning)  # a slow solver is stopped, and counts
-    print(f"Test error in % (seconds a split). {facts()}")
-    print(row("set", "rows", *arguments.methods))
-    for name in arguments.sets:
-        parts = list(splits(name, arguments.data, arguments.splits))
-        cells = []
-        for method in arguments.methods:
-            log(f"{name}: {method} ...")
-            cells.append(measured(method, parts))
-            log(f"  {cells[-1]}")
-        print(row(name, f"{len(parts[0].y):,} × {parts[0].X.shape[1]}", *cells), flush=True)
+def images(name, seed, given):
+    """Caltech-101, 30 training images a class; LLC codes in coordinates of the training rows' span."""
+    import caltech
+
+    if name == "onnx":
+        features, labels = caltech.embeddings(given.data, given.work, given.onnx)
+        mask = caltech.split(labels, seed)
+        X, Q = features[mask], features[~mask]
+    else:
+        features, labels = caltech.llc_features(given.data, given.work)
+        mask = caltech.split(labels, seed)
+        X, Q = caltech.in_span(features, mask, f"llc-split{seed}", given.work, 0.5)
+    return np.asarray(X), labels[mask], np.asarray(Q), labels[~mask]
 
 
-def row(*cells: str) -> str:
-    return f"{cells[0]:8}" + f"{cells[1]:>14}" + "".join(f"{cell:>24}" for cell in cells[2:])
+def measure(fit, data):
+    X, y, Q, truth = data
+    wall, cpu = time.perf_counter(), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = fit(X, y)
+    if model is None:
+        return None
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    classes, codes = np.unique(y), np.searchsorted(np.unique(y), truth)
+    probabilities = hasattr(model, "predict_proba")
+    scores = model.predict_proba(Q) if probabilities else model.decision_function(Q)
+    ranked = np.argsort(-scores, axis=1, kind="stable")[:, :3]
+    right, top3 = ranked[:, 0] == codes, (ranked == codes[:, None]).any(axis=1)
+    result = {"seconds": wall, "cpu": cpu, "top1": right.mean(), "top3": top3.mean(),
+              "per_class": np.mean([right[codes == c].mean() for c in np.unique(codes)]),
+              "per_class_top3": np.mean([top3[codes == c].mean() for c in np.unique(codes)]),
+              "right": np.packbits(right).tolist(), "n": len(right)}  # fmt: skip
+    if probabilities:
+        likelihood = scores[np.arange(len(codes)), codes]
+        result["log_loss"] = float(-np.log(np.maximum(likelihood, 1e-7)).mean())
+        result["calibration"] = calibration(scores, right)["error"]
+    if hasattr(model, "report_"):
+        result["chosen"] = model.report_
+    del classes
+    return {k: float(v) if isinstance(v, np.floating) else v for k, v in result.items()}
+
+
+def spread(entries, other=None):
+    """Standard deviation over splits, or of a paired bootstrap over the test rows."""
+    values = [e["top1"] for e in entries]
+    if len(entries) > 1:
+        return float(np.std(values if other is None else np.subtract(values, [o["top1"] for o in other])))
+    right = unpacked(entries[0]) - (0 if other is None else unpacked(other[0]))
+    rng = np.random.default_rng(0)
+    return float(np.std([right[rng.integers(0, len(right), len(right))].mean() for _ in range(500)]))
+
+
+def unpacked(entry):
+    return np.unpackbits(np.array(entry["right"], np.uint8))[: entry["n"]].astype(float)
+
+
+def table(results, sets):
+    for name in sets:
+        found = {m: results.get(f"{name}/{m}", []) for m in METHODS}
+        found = {m: [e for e in entries if e] for m, entries in found.items()}
+        found = {m: entries for m, entries in found.items() if entries}
+        if not found:
+            continue
+        print(f"\n{name}\n{'':22}  top-1          top-3  per class      log loss  calib.  seconds")
+        for method, entries in found.items():
+            mean = {k: np.mean([e[k] for e in entries]) for k in entries[0]
+                    if isinstance(entries[0][k], float)}  # fmt: skip
+            loss = f"{mean['log_loss']:.3f}  {mean['calibration']:.3f}" if "log_loss" in mean else "-"
+            print(f"{method:22}  {100 * mean['top1']:5.2f} ± {100 * spread(entries):.2f}  "
+                  f"{100 * mean['top3']:6.2f}  {100 * mean['per_class']:5.2f}/"
+                  f"{100 * mean['per_class_top3']:5.2f}  {loss:>14}  {mean['seconds']:7.1f}")  # fmt: skip
+        others = {m: np.mean([e["top1"] for e in v]) for m, v in found.items() if m != "nearkin"}
+        if "nearkin" in found and others:
+            best = max(others, key=others.get)
+            ours = np.mean([e["top1"] for e in found["nearkin"]])
+            gap = spread(found["nearkin"], found[best])
+            print(f"nearkin − {best}: {100 * (ours - others[best]):+.2f} ± {100 * gap:.2f}")
+
+
+def main(given):
+    print(machine.facts())
+    kept = given.work / "accuracy.json"
+    results = json.loads(kept.read_text()) if kept.exists() else {}
+    for name in given.sets if not given.table else []:
+        for seed in range(SPLITS if name in RANDOM else 1):
+            data = None
+            for method in given.methods:
+                entries = results.setdefault(f"{name}/{method}", [])
+                if len(entries) > seed:
+                    continue
+                data = data or load(name, seed, given)
+                entries.append(measure(METHODS[method], data))
+                shown = entries[-1] and {k: v for k, v in entries[-1].items() if k != "right"}
+                print(name, seed, method, shown, flush=True)
+                with atomic_write(kept) as aside:
+                    aside.write_text(json.dumps(results))
+    table(results, given.sets)
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--work", type=Path, default=Path("runs/benchmarks"))
+    parser.add_argument("--onnx", type=Path, help="a network for the embeddings")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--table", action="store_true", help="print the results so far")
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    main(given)

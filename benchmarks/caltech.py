@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 
 import nearkin
-from nearkin import Preprocess
+from nearkin import Preprocess, RunFolder
 from nearkin.images import LLC, ImageFolder, OnnxEncoder
 from nearkin.io.atomic import atomic_write
 from nearkin.reproduction import layouts
 
 
 def images(data: Path, work: Path) -> ImageFolder:
-    return layouts.find("Caltech-101", data, work).folder
+    with RunFolder(work / "images").claim("benchmarks") as claimed:
+        return layouts.find("Caltech-101", data, claimed).folder
 
 
 def llc_features(data: Path, work: Path):
@@ -24,7 +25,9 @@ def llc_features(data: Path, work: Path):
     out = work / "llc.npy"
     if not out.exists():
         print("LLC features: about five minutes ...", flush=True)
-        LLC(random_state=0).fit(folder).transform(folder, out=out, dtype="float16", n_jobs=2)
+        features = LLC(random_state=0).fit(folder).transform(folder, dtype="float16", n_jobs=2)
+        with atomic_write(out) as aside:
+            np.save(aside, features)
     return np.load(out, mmap_mode="r"), np.unique(folder.labels, return_inverse=True)[1]
 
 
@@ -35,7 +38,9 @@ def embeddings(data: Path, work: Path, network: Path):
     if not out.exists():
         print("embeddings: about three minutes ...", flush=True)
         encoder = OnnxEncoder(network, output="features", mean=127.0, scale=128.0)
-        encoder.transform(folder, out=out)
+        features = encoder.transform(folder)
+        with atomic_write(out) as aside:
+            np.save(aside, features)
     return np.load(out, mmap_mode="r"), np.unique(folder.labels, return_inverse=True)[1]
 
 

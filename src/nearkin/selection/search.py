@@ -23,7 +23,7 @@ from nearkin.learning.presets import CHANGES, START, WIDE_LEARNERS, Preset
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
 from nearkin.preprocessing import UnitLength
-from nearkin.selection.candidates import Starts
+from nearkin.selection.candidates import START_COMPONENTS, Starts
 from nearkin.selection.holdout import draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.scoring import SCORES
@@ -32,10 +32,10 @@ from nearkin.slne import SLNE
 from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
 from nearkin.voting.votes import Vote
 
-FIRST_CELLS, SECOND_CELLS = 1e6, 6e6  # rows × columns of the samples, at effort 1
+FIRST_CELLS, SECOND_CELLS = 1e6, 6e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (2_000, 8_000), (4_000, 24_000)  # at least and at most
 EPOCHS, FINAL_EPOCHS, PATIENCE = 2, 8, 2
-FINALISTS = 2
+FINALISTS = 3
 NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
 CSLS = (0.0, 0.25, 0.5)
 
@@ -95,6 +95,13 @@ class Search:
     def kept(self) -> int:
         """Rows to learn from."""
         return len(self.splits[0].labels)
+
+    def columns(self, preprocess: Any) -> int:
+        """Columns of the rows that a preprocessing makes, as far as its parameters tell."""
+        features = getattr(preprocess, "n_features", None)
+        if features is not None:  # a cosine and a sine each
+            return 2 * int(features)
+        return int(getattr(preprocess, "n_components", None) or self.rows.shape[1])
 
     def plain(self, preprocess: Any) -> Candidate:
         """Plain nearest neighbours and class means."""
@@ -219,9 +226,15 @@ def select(
     """The best candidate for these rows, and all that were tried."""
     trials: list[dict[str, Any]] = []
     try:
-        first = _search(rows, labels, groups, options, seed, FIRST_CELLS, FIRST_ROWS, trials)
+        columns = max(START_COMPONENTS, rows.shape[1] // 4)
+        most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
+        first = _search(rows, labels, groups, options, seed, most, trials)
         plain, starts = _starts(first, preprocess)
-        second = _search(rows, labels, groups, options, seed, SECOND_CELLS, SECOND_ROWS, trials)
+        second = first
+        if len(first.labels) < len(labels):
+            columns = max(first.columns(start.preprocess) for start in starts)
+            most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
+            second = _search(rows, labels, groups, options, seed, most, trials)
         best = _learner(second, starts, first.kept)
         if plain.score > best.score - 0.02 * abs(best.score) or second.kept > first.kept:
             best = second.best([best, second.plain(plain.preprocess)])
@@ -231,12 +244,11 @@ def select(
 
 
 def _search(
-    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int, cells: float,
-    bounds: tuple[int, int], trials: list[dict[str, Any]],
+    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int, most: float,
+    trials: list[dict[str, Any]],
 ) -> Search:  # fmt: skip
-    """A search on a sample of about so many numbers."""
-    most = int(options.effort * np.clip(cells / rows.shape[1], *bounds))
-    chosen = draw_sample(labels, groups, most, seed)
+    """A search on a sample of at most so many rows, at effort 1."""
+    chosen = draw_sample(labels, groups, int(options.effort * most), seed)
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
     return Search(rows[chosen], own_labels, own, options, seed, trials)
