@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearkin.images.llc_coding import codes, nearest_words
+from nearkin.native.threads import before_openmp
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array
 from nearkin.validation.parameters import Table, check_parameters
@@ -77,6 +78,7 @@ class Codebook(TransformerMixin, BaseEstimator):
             )
         import faiss
 
+        before_openmp("Codebook.fit")
         kmeans = faiss.Kmeans(
             X.shape[1],
             self.n_words,
