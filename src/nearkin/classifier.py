@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.io import models
 from nearkin.io.fingerprint import Digest
@@ -23,7 +23,7 @@ from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.base import known_index
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count
+from nearkin.validation.arrays import check_label_count, check_squares, validate_data
 from nearkin.validation.parameters import Table, check_parameters, checked, require
 from nearkin.voting import votes
 from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
@@ -71,7 +71,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     csls : float
         Some rows are similar to everything near them and outvote the right ones. From each stored
         row's score this share of its mean similarity to its 50 nearest rows is taken off; 0 takes
-        off nothing, about one half often helps.
+        off nothing, about one half often helps; at most 10.
     index : str
         How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`.
     refit : bool
@@ -113,7 +113,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         ),
         "n_neighbors": expect.whole(1),
         "vote": known_vote,
-        "csls": expect.number(0),
+        "csls": expect.number(0, 10),
         "index": known_index,
         "refit": expect.flag,
         "random_state": expect.seed,
@@ -275,6 +275,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Mean squared row length, which only plain neighbours need: it reads all rows."""
         self.scale_ = 1.0
         if self.similarity is None:
+            check_squares(self.database_, "X")
             lengths = np.einsum("nd,nd->n", self.database_, self.database_)
             self.scale_ = float(lengths.mean(dtype=np.float64))
 

@@ -31,7 +31,7 @@ from nearkin.preprocessing import Preprocess
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.slne import SLNE
 from nearkin.validation import expect
-from nearkin.validation.arrays import classes_of
+from nearkin.validation.arrays import classes_of, refuse_no_numbers
 from nearkin.validation.parameters import checked
 from nearkin.voting import votes
 from nearkin.voting.csls import mean_similarity
@@ -122,6 +122,7 @@ def tune(
 
 
 def _checked(X: ArrayLike, y: ArrayLike) -> tuple[Any, Labels]:
+    refuse_no_numbers(X, "X")
     rows, y = check_X_y(
         X, y, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], ensure_min_samples=3
     )

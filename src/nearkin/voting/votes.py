@@ -17,6 +17,7 @@ Array = NDArray[np.float32]
 # that it keeps a positive vote and the majority wins among equals.
 _SHIFT = np.float32(1.1)
 _TIE_EPSILON = 1e-7
+_SHARPNESS = 1e-37, 1e37  # what float32 can divide by
 
 
 def _shift_positive(scores: Array) -> Array:
@@ -39,7 +40,8 @@ def _power(scores: Array, p: float) -> Array:
 
 
 def _softmax(scores: Array, temperature: float) -> Array:
-    return np.exp((scores - scores.max(axis=1, keepdims=True)) / np.float32(temperature))
+    with np.errstate(over="ignore"):  # far below the best: no vote
+        return np.exp((scores - scores.max(axis=1, keepdims=True)) / np.float32(temperature))
 
 
 def _top(scores: Array, n: float) -> Array:
@@ -84,7 +86,7 @@ class Vote:
 
     PARAMETERS: ClassVar[Table] = {
         "kind": expect.choice(*KINDS),
-        "sharpness": expect.number(above=0),
+        "sharpness": expect.number(*_SHARPNESS),
     }
 
     def __post_init__(self) -> None:
@@ -99,6 +101,11 @@ class Vote:
         A class without a voter has 0, or −inf where 0 would rank it above one that has voters.
         """
         absent = np.isneginf(scores)
+        if not (np.isfinite(scores) | absent).all():
+            raise ValueError(
+                "similarities hold NaN or infinity: they are beyond float32; divide X by its "
+                "largest number, or lower csls"
+            )
         if absent.any() and self.kind != "top":  # ranks them last anyway
             least = np.where(absent, np.inf, scores).min(axis=1, keepdims=True)
             scores = np.where(absent, np.where(np.isfinite(least), least, 0), scores)
@@ -132,7 +139,8 @@ def candidates(scores: Array) -> list[Vote]:
     """Candidate votes for such scores; temperatures are multiples of their spread."""
     seen = scores[np.isfinite(scores)]
     spread = float(seen.std()) if seen.size else 1.0
-    temperatures = [spread * f for f in (0.05, 0.1, 0.2, 0.4, 0.8) if 0 < spread < np.inf]
+    temperatures = [spread * f for f in (0.05, 0.1, 0.2, 0.4, 0.8)]
+    temperatures = [t for t in temperatures if _SHARPNESS[0] <= t <= _SHARPNESS[1]]
     tops = [n for n in (1, 3, 5, 7, 10, 15, 20, 30, 50) if n <= scores.shape[1]]
     return [
         Vote("similarity"),
