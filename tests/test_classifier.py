@@ -636,3 +636,39 @@ def test_rows_that_are_added_count_for_the_scale():
     model = SoftVotingKNN(None, vote="power").fit(X[:100], y[:100]).add(3 * X[100:], y[100:])
     whole = SoftVotingKNN(None, vote="power").fit(np.r_[X[:100], 3 * X[100:]], y)
     np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("vote", ["similarity", "power", "softmax", "top"])
+@pytest.mark.parametrize("sharpness", [1e-37, 1e-30, 1e30, 1e37])
+@pytest.mark.parametrize("csls", [0, 10])
+def test_extreme_votes_give_probabilities(vote, sharpness, csls):
+    X, y = blobs(n=80)
+    p = (
+        SoftVotingKNN(vote=Vote(vote, sharpness), csls=csls, n_neighbors=9)
+        .fit(X, y)
+        .predict_proba(X)
+    )
+    assert (p >= 0).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("sharpness", [1e-320, 1e300, 0, np.nan, True])
+def test_sharpness_beyond_float32(sharpness):
+    with pytest.raises(ValueError, match=r"sharpness=.* must be a (finite )?number >= 1e-37"):
+        Vote("softmax", sharpness)
+
+
+def test_huge_weights_of_csls():
+    with pytest.raises(ValueError, match=r"csls=1e\+38 must be a number >= 0 and <= 10"):
+        SoftVotingKNN(csls=1e38).fit(*blobs(n=80))
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf])
+def test_similarities_that_are_no_numbers(score):
+    class Odd:
+        def similarity(self, X, Z):
+            return np.full((len(X), len(Z)), score)
+
+    X, y = blobs(n=80)
+    with pytest.raises(ValueError, match="similarities hold NaN or infinity"):
+        SoftVotingKNN(Odd(), vote="power").fit(X, y).predict_proba(X)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.io import models
 from nearkin.io.fingerprint import Digest
@@ -24,7 +24,7 @@ from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
 from nearkin.selection.options import Selection
 from nearkin.selection.parts import Parts, report, select_parts
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count
+from nearkin.validation.arrays import check_label_count, check_squares, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters, checked, require
 from nearkin.voting import votes
 from nearkin.voting.choice import Ballot, choose
@@ -309,6 +309,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.class_means_ = class_means(self.database_, self.labels_, len(self.classes_))
         self.scale_ = 1.0
         if self.similarity_ is None:
+            check_squares(self.database_, "X")
             lengths = np.einsum("nd,nd->n", self.database_, self.database_)
             self.scale_ = float(lengths.mean(dtype=np.float64))
 

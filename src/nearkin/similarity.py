@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import TransformerTags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.learning.constraints import components
 from nearkin.learning.objective import edge_scores, objective
@@ -15,7 +15,7 @@ from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.search import nearest
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_fitted_array
+from nearkin.validation.arrays import check_fitted_array, refuse_no_numbers, validate_data
 from nearkin.validation.parameters import require
 from nearkin.voting.lists import as_voters, padded
 
@@ -65,7 +65,7 @@ class BilinearSimilarity:
 
     def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
         """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""
-        pairs = np.asarray(pairs)
+        pairs = np.asanyarray(pairs)
         if pairs.ndim != 3 or pairs.shape[1] != 2:
             raise ValueError(f"pairs has shape {pairs.shape}; (n, 2, D) is expected")
         return np.einsum("nd,nd->n", self.transform_query(pairs[:, 0]), self._rows(pairs[:, 1]))
@@ -74,6 +74,7 @@ class BilinearSimilarity:
         self, X: ArrayLike, Z: ArrayLike, neighbors: NeighborLists
     ) -> NDArray[np.float32]:
         """Similarity of each row of `X` with the rows of `Z` listed for it; −inf for ``-1``."""
+        refuse_no_numbers(Z, "Z")
         queries, stored = self.transform_query(X), np.asarray(Z, np.float32, order="C")
         if stored.ndim != 2 or stored.shape[1] != queries.shape[1]:
             raise ValueError(

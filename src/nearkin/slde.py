@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from nearkin.ensemble.joint import JointMember, refine
 from nearkin.ensemble.members import Members, learn_member, mean_squared_length
@@ -41,7 +40,7 @@ from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE, scale_of
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, classes_of
+from nearkin.validation.arrays import check_label_count, classes_of, validate_data
 from nearkin.validation.parameters import Table, check_parameters, require
 
 Array = NDArray[np.float32]

@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
@@ -30,7 +29,7 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighb
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, classes_of
+from nearkin.validation.arrays import check_label_count, classes_of, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters
 
 DIVERGED_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity

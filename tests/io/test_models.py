@@ -249,7 +249,7 @@ def test_a_failed_save_leaves_the_old_file(saved, tmp_path):
         ("preprocess_", {"directions_": np.ones((6, 3), np.float32)}, "directions_ of the model"),
         ("preprocess_", {"mean_": np.ones(1, np.float32)}, "mean_ of the model"),
         ("preprocess_", {"whitening": "a"}, "whitening='a' must be a number"),
-        ("vote_", {"sharpness": 0.0}, "sharpness=0.0 must be a number > 0"),
+        ("vote_", {"sharpness": 0.0}, "sharpness=0.0 must be a number >= 1e-37"),
         ("", {"database_": np.ones((120, 2), np.float32)}, "matrix_ of similarity_ has shape"),
         ("", {"database_": np.ones((7, 6), np.float32)}, "labels_ of the model has shape"),
         ("", {"labels_": np.full(120, 10**6, np.int32)}, "labels_ must be places among 4 classes_"),

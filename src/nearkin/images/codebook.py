@@ -7,15 +7,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.images.llc_coding import codes, nearest_words
+from nearkin.native.threads import before_openmp
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_fitted_array
+from nearkin.validation.arrays import check_fitted_array, check_squares, validate_data
 from nearkin.validation.parameters import Table, check_parameters
 
 ITERATIONS = 25
-LARGEST = 1e15  # sums of squares of larger numbers are beyond float32
+LARGEST_WORD = 1e18  # squares of larger numbers are beyond float32
 
 
 class Codebook(TransformerMixin, BaseEstimator):
@@ -77,6 +78,7 @@ class Codebook(TransformerMixin, BaseEstimator):
             )
         import faiss
 
+        before_openmp("Codebook.fit")
         kmeans = faiss.Kmeans(
             X.shape[1],
             self.n_words,
@@ -108,12 +110,7 @@ class Codebook(TransformerMixin, BaseEstimator):
 
     def _rows(self, X: Any, reset: bool) -> NDArray[np.float32]:
         rows: NDArray[np.float32] = validate_data(self, X, dtype=np.float32, order="C", reset=reset)
-        largest = np.abs(rows).max()
-        if not largest < LARGEST:
-            raise ValueError(
-                f"X: its largest number is {largest:.1e}, and sums of squares of such numbers are "
-                "beyond float32; divide X by it"
-            )
+        check_squares(rows, "X")
         return rows
 
     def __sklearn_tags__(self) -> Any:
@@ -127,7 +124,7 @@ def check_words(encoder: Any, width: int) -> None:
     check_parameters(encoder)
     words = encoder.words_
     check_fitted_array("words_", words, (None, width))
-    if words.dtype != np.float32 or not len(words) or not np.abs(words).max() < LARGEST:
+    if words.dtype != np.float32 or not len(words) or not np.abs(words).max() < LARGEST_WORD:
         raise ValueError("words_ must be float32 numbers, at least one word; fit again")
     if encoder.n_neighbors > len(words):
         raise ValueError(

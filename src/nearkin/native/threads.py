@@ -59,6 +59,36 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.cache_clear)
 
 
+class _OpenMP:
+    """Whether OpenMP has threads, and whether a fork has left this process without them."""
+
+    used = lost = False
+
+    def forked(self) -> None:
+        self.lost = self.used
+
+
+_openmp = _OpenMP()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_openmp.forked)
+
+
+def before_openmp(what: str) -> None:
+    """Call before a library that uses OpenMP: after a fork it would wait for its threads forever.
+
+    OpenMP cannot start anew in a child, and does not notice; on one thread it needs none.
+    """
+    if n_threads() == 1:
+        return
+    if _openmp.lost:
+        raise RuntimeError(
+            f"{what} uses threads that were lost when this process was forked from one that had "
+            "used them; start processes with joblib's loky or multiprocessing's 'spawn', or call "
+            "it first in the child"
+        )
+    _openmp.used = True
+
+
 def submit_elsewhere(work: Callable[..., T], *arguments: object) -> "Future[T]":
     """Submit work to the pool, to be run on another core than the caller's.
 

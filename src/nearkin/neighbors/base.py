@@ -130,7 +130,7 @@ def build(rows: Array, description: str) -> Index:
 def choices() -> str:
     """Say what an index can be, for error messages."""
     names = ", ".join(map(repr, (*_BUILT_IN, *_registered)))
-    return f"use {names} or a faiss index-factory string such as 'IVF1024,Flat' or 'HNSW32'"
+    return f"use {names} or a faiss index string of IVF, HNSW, PQ, SQ or LSH, as 'IVF1024,Flat'"
 
 
 def blocks(n: int, size: int) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,8 @@
-"""Any index of faiss's index factory: inverted files, graphs, hashing."""
+"""Indexes of faiss's index factory: inverted files, graphs, quantisation, hashing.
+
+Some factory strings crash faiss or never return, such as ``"HNSW1"`` or ``"NSG2,Flat"``. So a
+string must be of the families below, and its numbers within their limits.
+"""
 
 import re
 from collections.abc import Iterator
@@ -10,16 +14,27 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.threads import before_openmp
 from nearkin.neighbors.base import Array, Index, blocks, choices
 
 _SETTINGS = (
-    "after the semicolon come faiss's search parameters for this index, such as "
-    "'IVF1024,Flat;nprobe=64' or 'HNSW32;efSearch=200'"
+    "after the semicolon come faiss's search parameters for this index: nprobe, efSearch, "
+    "quantizer_efSearch or k_factor_rf, as in 'IVF1024,Flat;nprobe=64'"
 )
 _MIN_EF_SEARCH = 16  # faiss's default
 
-# Zero bits or links, or a graph of one link per row: faiss would crash or not return.
-_FATAL = re.compile(r"(?<![\d.])0+(?![\d.])|(HNSW|NSG)0*1(?!\d)")
+_TRANSFORM = r"(?:(?:PCAW?R?|RR|Pad|ITQ|OPQ\d+_)\d+|OPQ\d+|ITQ|L2norm)"
+_CODE = r"(?:Flat|SQ(?:4|6|8|fp16|bf16)|PQ\d+(?:x\d+)?(?:np|fsr?)?)"
+_INDEX = rf"(?:{_CODE}|LSH\d*r?t?|HNSW\d*(?:[,_]{_CODE})?|(?:IVF\d+(?:_HNSW\d*)?|IMI2x\d+),{_CODE})"
+_FACTORY = re.compile(rf"(?:{_TRANSFORM},){{0,3}}{_INDEX}(?:,RFlat|,Refine\({_CODE}\))?", re.ASCII)
+# The least and the largest number behind a name. One link a row makes faiss crash; more cells or
+# links than these take its memory before it looks at the rows.
+_LIMITS = {"HNSW": (2, 512), "IVF": (1, 1 << 20), "IMI2x": (1, 12), "PQ": (1, 4_096), "x": (1, 16),
+           "LSH": (1, 65_536), "nprobe": (1, 1 << 20), "efSearch": (1, 65_536),
+           "quantizer_efSearch": (1, 65_536), "k_factor_rf": (1, 64)}  # fmt: skip
+_NUMBER = re.compile(r"(HNSW|IVF|IMI2x|PQ|x|LSH|\w+=)(\d+)", re.ASCII)
+_WIDTH = re.compile(r"(?:PCAW?R?|RR|Pad|ITQ|OPQ\d+_)(\d+),", re.ASCII)
+_SETTING = re.compile(r"(?:nprobe|efSearch|quantizer_efSearch|k_factor_rf)=\d+", re.ASCII)
 
 
 class FaissIndex(Index):
@@ -27,11 +42,27 @@ class FaissIndex(Index):
 
     TRAIN_ROWS = 200_000
 
+    @classmethod
+    def check(cls, description: str) -> None:
+        """Refuse strings that faiss may not survive."""
+        factory, semicolon, settings = description.partition(";")
+        if len(description) > 200 or not _FACTORY.fullmatch(factory):
+            raise ValueError(f"index={description[:200]!r} is not known; {choices()}")
+        if semicolon and not all(_SETTING.fullmatch(part) for part in settings.split(",")):
+            raise ValueError(f"index={description!r}: settings {settings!r}: {_SETTINGS}")
+        for name, digits in _NUMBER.findall(description):
+            low, high = _LIMITS[name.rstrip("=")]
+            if not low <= int(digits) <= high:
+                raise ValueError(
+                    f"index={description!r}: {name}{digits} must lie between {low} and {high}"
+                )
+
     def __init__(self, rows: Array, description: str) -> None:
         factory, _, settings = description.partition(";")
-        what = f"index={description!r}"
-        if _FATAL.search(factory):
-            raise ValueError(f"{what} holds a number that is too small for faiss; {choices()}")
+        what, most = f"index={description!r}", 2 * rows.shape[1]
+        before_openmp(what)
+        if any(not 1 <= int(width) <= most for width in _WIDTH.findall(factory)):
+            raise ValueError(f"{what} makes rows of more columns than twice those of X, {most}")
         with _explained(f"{what} is not understood by faiss", choices()):
             self.index = faiss.index_factory(rows.shape[1], factory)
         # Before training, which may take long.
@@ -55,9 +86,13 @@ class FaissIndex(Index):
         if settings:
             faiss.ParameterSpace().set_index_parameters(self.index, settings)  # type: ignore[arg-type]
         self._ef_search_set = "efSearch" in settings
+        inner = _innermost(self.index)
+        if hasattr(inner, "do_polysemous_training"):  # minutes for a filter that is not used
+            inner.do_polysemous_training = False
 
     def search(self, queries: Array, k: int) -> NDArray[np.int64]:
         """Return the rows that the index finds nearest to each query."""
+        before_openmp("faiss")
         return self.index.search(queries, k)[1]
 
     def prepare(self, k: int) -> None:

@@ -46,7 +46,7 @@ def nearest(
         If omitted, every row of `X` is a query and is excluded from its own list.
     index : str
         ``"exact"``; ``"cells"``, approximate and made for querying all rows at once, at a
-        recall that it measures on a sample (0.95; ``"cells;recall=0.9"``); any faiss
+        recall that it measures on a sample (0.95; ``"cells;recall=0.9"``); a faiss
         index-factory string such as ``"IVF1024,Flat"``, ``"HNSW32"`` or, for hashing, ``"LSH"``,
         with search parameters after a semicolon (``"IVF1024,Flat;nprobe=64"``); a name given to
         `register`; or ``"auto"``: exact up to 100,000 rows, then cells (``"auto;recall=0.9"``: at

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_fitted_array
+from nearkin.validation.arrays import check_fitted_array, validate_data
 from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]

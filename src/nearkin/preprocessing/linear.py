@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.io.atomic import atomic_write
 from nearkin.io.rows import write_all
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_fitted_array
+from nearkin.validation.arrays import check_fitted_array, validate_data
 from nearkin.validation.parameters import check_parameters, checked
 
 Array = NDArray[np.float32]

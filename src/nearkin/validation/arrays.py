@@ -1,15 +1,19 @@
 """Input arrays: float32, C order, finite; memory maps are used without a copy."""
 
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import validate_data as sklearn_validate_data
 
 _CHECK_ROWS = 16_384
+SMALLEST, LARGEST = 1e-15, 4e18  # lengths whose squares, and differences of these, are float32
 
 
 def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.float32]:
     """Return `X` as an (n, D) float32 array without copying what already is one."""
+    refuse_no_numbers(X, name)
     if isinstance(X, np.ndarray) and X.dtype == np.float32 and X.flags.c_contiguous:
         rows = X
     else:
@@ -30,7 +34,59 @@ def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.flo
             f"{name} contains NaN or infinity (first seen in rows {lo} to "
             f"{min(lo + _CHECK_ROWS, len(rows)) - 1}); drop those rows or fill them in"
         )
+    check_squares(rows, name)
     return rows
+
+
+def check_squares(rows: NDArray[np.float32], name: str) -> None:
+    """Refuse rows whose squared distances float32 cannot hold; zeros it can."""
+    blocks = (rows[lo : lo + _CHECK_ROWS] for lo in range(0, len(rows), _CHECK_ROWS))
+    largest = max(max(float(block.max()), -float(block.min())) for block in blocks)
+    if largest and not SMALLEST <= largest <= LARGEST / np.sqrt(rows.shape[1]):
+        raise ValueError(
+            f"{name}: its largest number is {largest:.1e}, and squared distances of such rows are "
+            f"beyond float32; divide {name} by it"
+        )
+
+
+def validate_data(estimator: Any, X: Any, *arguments: Any, **settings: Any) -> Any:
+    """scikit-learn's `validate_data`, which takes dates for numbers and ignores masks."""
+    refuse_no_numbers(X, "X")
+    return sklearn_validate_data(estimator, X, *arguments, **settings)
+
+
+def refuse_no_numbers(X: Any, name: str) -> None:
+    """Refuse dates, durations, complex numbers and masked entries: all convert to some float."""
+    if np.ma.is_masked(X):
+        raise ValueError(f"{name} has masked entries; drop such rows or fill them: {name}.filled()")
+    kinds = _kinds(X)
+    if kinds & {"m", "M"}:
+        raise ValueError(
+            f"{name} holds dates or durations; give numbers, such as days since the first date: "
+            f"({name} - {name}.min()) / np.timedelta64(1, 'D')"
+        )
+    if "c" in kinds:
+        raise ValueError(
+            f"{name} holds complex numbers. Complex data not supported; give real and imaginary "
+            "parts as columns of their own"
+        )
+
+
+def _kinds(X: Any) -> set[str]:
+    """The kinds of numpy types that an array, a data frame or lists hold."""
+    types = getattr(X, "dtypes", None)  # of a data frame, one a column
+    types = [getattr(X, "dtype", None)] if types is None or not np.iterable(types) else list(types)
+    kinds = {getattr(one, "kind", "") for one in types}
+    if kinds & {"", "O"} and isinstance(X, np.ndarray | list | tuple):
+        cells = X.flat if isinstance(X, np.ndarray) else (c for row in X for c in _cells(row))
+        first = next(iter(cells), 0.0)
+        dates = isinstance(first, date | timedelta)
+        kinds |= {"M"} if dates else {np.asarray(first).dtype.kind}
+    return kinds
+
+
+def _cells(row: Any) -> Any:
+    return row if isinstance(row, np.ndarray | list | tuple) else (row,)
 
 
 def first_not_finite(array: NDArray[Any]) -> int | None:

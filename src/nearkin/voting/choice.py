@@ -21,6 +21,7 @@ CLASS_TEMPERATURES = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8)
 CLASS_WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SMOOTHING = (0.001, 0.003, 0.01, 0.03, 0.1)
 MIXED = 6  # votes of neighbours that are tried together with class means
+LEAST_SPREAD = 1e-20  # of scores that differ; temperatures are finite multiples of it
 _BLOCK_CELLS = 1 << 24
 
 
@@ -163,5 +164,5 @@ def _smoothed(likelihoods: Array, ballot: Ballot) -> list[tuple[float, float]]:
 def _spread(scores: Array) -> float:
     """Standard deviation of the scores that there are; 1 where they are all equal."""
     seen = scores[np.isfinite(scores)]
-    spread = float(seen.std()) if seen.size else 1.0
-    return spread if 0 < spread < np.inf else 1.0
+    spread = float(seen.std(dtype=np.float64)) if seen.size else 1.0
+    return spread if LEAST_SPREAD < spread < 1 / LEAST_SPREAD else 1.0

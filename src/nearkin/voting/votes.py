@@ -17,6 +17,7 @@ Array = NDArray[np.float32]
 # that it keeps a positive vote and the majority wins among equals.
 _SHIFT = np.float32(1.1)
 _TIE_EPSILON = 1e-7
+_SHARPNESS = 1e-37, 1e37  # what float32 can divide by
 
 
 def _shift_positive(scores: Array) -> Array:
@@ -39,7 +40,8 @@ def _power(scores: Array, p: float) -> Array:
 
 
 def _softmax(scores: Array, temperature: float) -> Array:
-    return np.exp((scores - scores.max(axis=1, keepdims=True)) / np.float32(temperature))
+    with np.errstate(over="ignore"):  # far below the best: no vote
+        return np.exp((scores - scores.max(axis=1, keepdims=True)) / np.float32(temperature))
 
 
 def _top(scores: Array, n: float) -> Array:
@@ -104,10 +106,10 @@ class Vote:
 
     PARAMETERS: ClassVar[Table] = {
         "kind": expect.choice(*KINDS),
-        "sharpness": expect.number(above=0),
-        "csls": expect.number(0),
+        "sharpness": expect.number(*_SHARPNESS),
+        "csls": expect.number(0, 10),
         "class_weight": expect.number(0, 1),
-        "class_temperature": expect.number(above=0),
+        "class_temperature": expect.number(*_SHARPNESS),
         "smoothing": expect.number(0, 1),
     }
 
@@ -132,6 +134,11 @@ class Vote:
         A class without a voter has 0, or −inf where 0 would rank it above one that has voters.
         """
         absent = np.isneginf(scores)
+        if not (np.isfinite(scores) | absent).all():
+            raise ValueError(
+                "similarities hold NaN or infinity: they are beyond float32; divide X by its "
+                "largest number, or lower csls"
+            )
         if absent.any() and self.kind != "top":  # ranks them last anyway
             least = np.where(absent, np.inf, scores).min(axis=1, keepdims=True)
             scores = np.where(absent, np.where(np.isfinite(least), least, 0), scores)

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import TransformerTags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.native.blas import project_rows
 from nearkin.native.pairs import pair_squared_distances
+from nearkin.validation.arrays import validate_data
 
 Array = NDArray[np.float32]
 

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from nearkin.learning.holdout import sample
 from nearkin.preprocessing.pca import row_blocks
-from nearkin.validation.arrays import classes_of
+from nearkin.validation.arrays import classes_of, validate_data
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]

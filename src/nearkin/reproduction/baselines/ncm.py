@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.native.blas import serial_blas
 from nearkin.preprocessing.pca import row_blocks
@@ -26,6 +26,7 @@ from nearkin.reproduction.baselines._low_rank import (
     search,
 )
 from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, rms_length
+from nearkin.validation.arrays import validate_data
 from nearkin.validation.parameters import Table, check_parameters
 
 Array = NDArray[np.float32]
