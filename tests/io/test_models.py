@@ -235,3 +235,9 @@ def test_a_failed_save_leaves_the_old_file(saved, tmp_path):
     with pytest.raises(FileNotFoundError):
         nearkin.save(nearkin.load(path), tmp_path / "no folder" / "m")
     assert os.listdir(tmp_path) == ["m.safetensors"]
+
+
+def test_the_length_of_text_is_not_taken_from_the_file():
+    kept = {"values": ["a", "bcd"], "dtype": "<U100000000"}
+    assert models.restore(kept, {}).dtype == "<U3"
+    assert models.restore({"values": [], "dtype": "<U100000000"}, {}).nbytes == 0

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ import nearkin
 from nearkin import RunFolder
 from nearkin.io import safetensors
 from nearkin.io.fingerprint import Digest, FileDigest, Fingerprint
-from nearkin.io.marker import NAME
+from nearkin.io.marker import NAME, Marker
 from nearkin.io.run_folder import as_run_folder
 from samples import in_memory
 
@@ -414,6 +415,19 @@ def test_a_damaged_marker_has_one_clear_error(folder, change):
         with pytest.raises(ValueError, match=r"nearkin-folder\.json in folder=.* is damaged"):
             use()
     assert (folder.path / "x.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": "x"}, {"id": 5}, {"files": {"a": [{}]}}, {"inputs": {"": 3}}, {"purposes": []},
+     {"files": {"a": 1}}, {"more": 1}, {"purposes": {"": 4}}],
+)  # fmt: skip
+def test_a_marker_that_is_not_ours_but_has_a_checksum(change):
+    content = json.loads(Marker().encode()) | change
+    del content["crc32"]
+    checksum = f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
+    with pytest.raises(ValueError, match=r"nearkin-folder\.json in folder='f' is damaged"):
+        Marker.decode(json.dumps(content | {"crc32": checksum}).encode(), "f")
 
 
 def test_a_newer_format_is_named(folder):
