@@ -23,6 +23,7 @@ from nearkin.io import safetensors
 from nearkin.io.fingerprint import Digest, FileDigest, Fingerprint
 from nearkin.io.marker import NAME, Marker
 from nearkin.io.run_folder import as_run_folder
+from nearkin.io.storage import TEMPORARIES, LocalStorage
 from samples import in_memory
 
 A = {"a": np.arange(6, dtype=np.float32).reshape(2, 3)}
@@ -308,6 +309,41 @@ def test_one_owner_at_a_time(folder, holder):
     holder.wait()
     with folder.claim("test"):
         pass
+
+
+def test_a_folder_that_is_claimed_while_it_is_looked_at(folder, monkeypatch):
+    """By another process, between the question for its marker and that for its files."""
+    names = LocalStorage.names
+
+    def claimed_meanwhile(storage):
+        monkeypatch.undo()
+        with RunFolder(folder.path).claim("test"):
+            pass
+        return names(storage)
+
+    monkeypatch.setattr(LocalStorage, "names", claimed_meanwhile)
+    with folder.claim("test"):
+        pass
+
+
+def test_a_folder_that_is_removed_while_it_is_claimed(folder, monkeypatch):
+    make = os.mkdir
+
+    def removed_meanwhile(path, *rest):
+        make(path, *rest)
+        if str(path).endswith(TEMPORARIES):
+            monkeypatch.undo()
+            shutil.rmtree(folder.path)
+
+    monkeypatch.setattr(os, "mkdir", removed_meanwhile)
+    with folder.claim("test"):
+        folder.write("x", {}, A)
+    assert (folder.path / "x.safetensors").exists()
+    storage = LocalStorage(folder.path)
+    RunFolder(folder.path).discard()
+    release = storage.lock()
+    assert release is not None
+    release()
 
 
 def test_one_thread_at_a_time(folder):

@@ -12,7 +12,6 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import Source
@@ -20,6 +19,7 @@ from nearkin.images.store import Failures, Sink, open_store
 from nearkin.io.fingerprint import TextDigest
 from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder, as_run_folder
+from nearkin.native.threads import limited_libraries
 from nearkin.validation.parameters import check_choice
 
 Failed: TypeAlias = list[tuple[str, str]]  # path, reason
@@ -145,7 +145,7 @@ def _encode_chunk(
 ) -> Chunk:
     """Encode images from row `start` on; runs in a worker."""
     # One thread of BLAS: the processes are the parallelism, and sums keep their order.
-    with threadpool_limits(1):
+    with limited_libraries(1):
         values, failed = encoder.encode(sources)
     values = values.astype(dtype)
     failed = {start + i: reason for i, reason in failed.items()}

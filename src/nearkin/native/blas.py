@@ -13,16 +13,13 @@ BLAS is therefore called without the GIL, on one thread, once per panel.
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import cache
-from threading import Lock
+from contextlib import contextmanager
 
 import numpy as np
 from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
-from nearkin.native.threads import in_parallel
+from nearkin.native.threads import blas_limit, in_parallel
 
 Array = NDArray[np.float32]
 
@@ -35,42 +32,11 @@ _sgemm = ctypes.CFUNCTYPE(
 )(get_cython_function_address("scipy.linalg.cython_blas", "sgemm"))  # fmt: skip
 
 
-@cache  # inspecting the libraries of a process takes 5 ms
-def _blas_libraries() -> ThreadpoolController:
-    """The BLAS libraries of numpy and scipy."""
-    return ThreadpoolController().select(user_api="blas")
-
-
-class _ThreadLimit:
-    """A process-wide limit of one BLAS thread, set by the first user and lifted by the last."""
-
-    def __init__(self) -> None:
-        self.lock, self.users, self.limit = Lock(), 0, ExitStack()
-
-    def enter(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                self.limit.enter_context(_blas_libraries().limit(limits=1))
-            self.users += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                self.limit.close()
-
-
-_thread_limit = _ThreadLimit()
-
-
 @contextmanager
 def serial_blas() -> Iterator[None]:
     """Run BLAS on one thread inside the block; `multiply_into` uses the cores by its panels."""
-    _thread_limit.enter()
-    try:
+    with blas_limit.to(1):
         yield
-    finally:
-        _thread_limit.leave()
 
 
 def multiply_into(
