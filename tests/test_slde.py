@@ -13,7 +13,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import nearkin
 import oracle
@@ -483,3 +483,15 @@ def test_threads_that_fit_at_once_leave_blas_as_it_was():
     assert blas() == before
     for fit in fits:
         np.testing.assert_array_equal(fit.result().matrix_, ensemble.matrix_)
+
+
+@pytest.mark.parametrize("projection", ["pca", "orthonormal"])
+def test_projections_have_the_same_bits_on_any_number_of_threads(projection):
+    X, y = blobs(n=900, dims=700, spread=4.0)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            model = SLDE(SLNE(max_epochs=1, n_neighbors=5), projection=projection, n_members=2,
+                         n_components=300, random_state=0)  # fmt: skip
+            found.append(model.fit(X, y).matrix_)
+    np.testing.assert_array_equal(*found)

@@ -42,3 +42,12 @@ def test_projected_rows(n, dims):
     rows, directions = rng.normal(size=(20, dims)), rng.normal(size=(n, dims))
     found = project_rows(rows.astype(np.float32), directions.astype(np.float32))
     np.testing.assert_allclose(found, rows @ directions.T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [0, 511, 512, 513, 514, 1_025])
+def test_a_projected_row_does_not_depend_on_the_others(n):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1_030, 33)).astype(np.float32)
+    directions = rng.normal(size=(20, 33)).astype(np.float32)
+    whole = project_rows(rows, directions)
+    np.testing.assert_array_equal(project_rows(rows[:n], directions), whole[:n])

@@ -14,6 +14,7 @@ BLAS is therefore called without the GIL, on one thread, once per panel.
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 from numba.extending import get_cython_function_address
@@ -79,14 +80,23 @@ def multiply_into(
 
 
 def project_rows(rows: Array, directions: Array, out: Array | None = None) -> Array:
-    """``rows · directionsᵀ``, where the bits of a row's result do not depend on the other rows.
+    """``rows · directionsᵀ``; a row's bits depend neither on threads nor, among many, on others.
 
     A single direction is not left to BLAS: in a matrix-vector product the position of a row
     decides the order of its sum.
     """
     if len(directions) == 1:
         return np.einsum("nd,kd->nk", rows, directions, out=out)
-    return np.matmul(rows, directions.T, out=out)
+    made = np.empty((len(rows), len(directions)), np.float32) if out is None else out
+
+    def fill(lo: int, hi: int) -> None:
+        np.matmul(rows[lo:hi], directions.T, out=made[lo:hi])
+
+    # The last panel takes the rest, because BLAS has another order of sums for few rows.
+    edges = [*range(0, max(1, len(rows) - PANEL + 1), PANEL), len(rows)]
+    with serial_blas():
+        in_parallel(fill, list(pairwise(edges)))
+    return made
 
 
 def _gemm(
