@@ -18,6 +18,7 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.holdout import HoldOut, lists_of
 from nearkin.learning.incremental import concatenate_labels
+from nearkin.learning.memory import classifier_bytes
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.base import check_index
@@ -37,7 +38,7 @@ from nearkin.voting.parts import (
     listed_scores,
     seeded,
 )
-from nearkin.voting.preparation import applied, prepared
+from nearkin.voting.preparation import applied, prepared, width_of
 from nearkin.voting.votes import KINDS, Vote, VoteName
 
 Array = NDArray[np.float32]
@@ -160,6 +161,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._check_parameters()
         if calibration is not None:
             check_calibration(calibration)
+        self._check_memory(X, neighbors)
         self.__dict__.pop("calibration_accuracy_", None)  # an earlier fit's
         with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
             return self._fit(X, y, neighbors, calibration, claimed)
@@ -231,6 +233,30 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1] if self.csls and n > 1 else None
         )
         return self
+
+    def _check_memory(self, X: ArrayLike, neighbors: NeighborLists | None) -> None:
+        shape: tuple[Any, ...] = getattr(X, "shape", None) or ()
+        if len(shape) != 2 or 0 in shape:  # lists, and what is refused
+            return
+        n, D = int(shape[0]), int(shape[1])
+        dims = D if self.preprocess is None else width_of(self.preprocess, n, D)
+        learns = self.similarity is not None and not is_fitted(self.similarity)
+        near = getattr(self.similarity, "n_neighbors", 0)  # which the learner checks
+        k = max(self.n_neighbors, near if learns and isinstance(near, int) else 0)
+        stages = classifier_bytes(
+            n, D, dims, max(1, min(k, n - 1)), index=self.index,
+            ready_lists=neighbors is not None or not self._needs_lists(not learns),
+            preprocess=self.preprocess is not None, learns=learns,
+        )  # fmt: skip
+        if self.preprocess is None:
+            memory.check_conversion(X)
+        advice = f"lower n_neighbors={k}, or fit on a memory map: np.load(path, mmap_mode='r')"
+        if self.preprocess is not None:
+            advice = (
+                "lower n_components of the preprocessing, or preprocess into a file, "
+                "Preprocess().fit(X).transform(X, out=...), and fit on that"
+            )
+        memory.check(f"SoftVotingKNN on {n} rows of {D} columns", stages, advice)
 
     def _needs_lists(self, fitted: bool) -> bool:
         return not fitted or self.vote == "auto" or self.csls > 0
