@@ -149,6 +149,16 @@ def test_a_planted_folder_of_temporaries_is_not_followed(tmp_path):
     assert not os.listdir(tmp_path / "outside")
 
 
+def test_a_planted_scratch_folder_is_not_followed(folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    with folder.claim("test"):
+        path = folder.scratch("rows", {"k": 1})
+        path.rmdir()
+        path.symlink_to(tmp_path / "mine")
+        with pytest.raises(FileExistsError, match="is a link, but nearkin needs a folder"):
+            folder.scratch("rows", {"k": 1})
+
+
 def test_a_planted_lock_is_not_followed(tmp_path):
     (tmp_path / "target").write_text("mine")
     (tmp_path / "run" / ".nearkin-tmp").mkdir(parents=True)

@@ -107,6 +107,8 @@ class Root:
         digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
         path = self.storage.scratch() / f"{_SCRATCH}{name}-{digest}"
         self.clear_scratch(f"{name}-", keep=path)
+        if path.is_symlink():  # its name can be foreseen, and it would lead elsewhere
+            raise FileExistsError(f"{path} is a link, but nearkin needs a folder there; remove it")
         path.mkdir(exist_ok=True)
         return path
 
