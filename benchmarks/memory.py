@@ -15,9 +15,9 @@ import numpy as np
 import machine
 from nearkin import SLNE
 from nearkin.app.memory_watch import MemoryWatch
+from nearkin.learning.memory import fit_bytes
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
-from nearkin.validation import memory
 
 
 def stage(name: str, path: str, k: int, index: str) -> int:
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--index", default="auto")
     given = parser.parse_args()
     print(machine.facts())
-    bound = memory.fit_bytes(given.rows, given.dims, given.k, index=given.index)
+    bound = fit_bytes(given.rows, given.dims, given.k, index=given.index)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/x.npy"
         out = np.lib.format.open_memmap(path, "w+", np.float32, (given.rows, given.dims))

@@ -50,7 +50,7 @@ def test_bad_files(files):
     np.save(files / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     for name, message in {
         "cut.npy": "not a whole .npy", "cut.npz": "cannot be used", "other.npz": "no array X",
-        "cut.parquet": "not a whole parquet", "words.csv": "not a number", "empty.csv": "0 lines",
+        "cut.parquet": "not a whole parquet", "words.csv": "not a number", "empty.csv": "no rows",
         "flat.npy": r"shape \(6,\)", "objects.npy": "not a whole .npy",
         "labels.txt": "suffix '.txt'",
     }.items():  # fmt: skip

@@ -5,13 +5,15 @@ import signal
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import nearkin
 import oracle
@@ -470,3 +472,29 @@ def test_joint_updates_are_those_of_the_last_fit(data):
     model = SLDE(slne(**EASY), n_members=2, joint_epochs=1, random_state=0).fit(*data)
     assert model.joint_history_
     assert model.set_params(joint_epochs=0).fit(*data).joint_history_ == []
+
+
+def test_threads_that_fit_at_once_leave_blas_as_it_was():
+    def blas():
+        return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+    data = blobs(n=500, dims=30)
+    ensemble = SLDE(n_members=3, random_state=0).fit(*data)
+    before = blas()
+    with ThreadPoolExecutor(6) as threads:
+        fits = [threads.submit(clone(ensemble).fit, *data) for _ in range(12)]
+    assert blas() == before
+    for fit in fits:
+        np.testing.assert_array_equal(fit.result().matrix_, ensemble.matrix_)
+
+
+@pytest.mark.parametrize("projection", ["pca", "orthonormal"])
+def test_projections_have_the_same_bits_on_any_number_of_threads(projection):
+    X, y = blobs(n=900, dims=700, spread=4.0)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            model = SLDE(SLNE(max_epochs=1, n_neighbors=5), projection=projection, n_members=2,
+                         n_components=300, random_state=0)  # fmt: skip
+            found.append(model.fit(X, y).matrix_)
+    np.testing.assert_array_equal(*found)

@@ -17,6 +17,7 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.holdout import HoldOut, lists_of
 from nearkin.learning.incremental import concatenate_labels
+from nearkin.learning.memory import classifier_bytes
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.base import known_index
@@ -41,7 +42,7 @@ from nearkin.voting.parts import (
     listed_scores,
     seeded,
 )
-from nearkin.voting.preparation import applied, prepared
+from nearkin.voting.preparation import applied, prepared, width_of
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
 Array = NDArray[np.float32]
@@ -189,6 +190,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
             rng = check_random_state(claimed.seed(self.random_state))
             parts = self._parts(X, y, groups, rng)
+            self._check_memory(X, parts, neighbors)
             return self._fit(X, y, parts, neighbors, calibration, claimed, rng)
 
     def _parts(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, rng: Any) -> Parts:
@@ -283,6 +285,31 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
         if hasattr(self, "database_"):
             check_database(self)
+
+    def _check_memory(self, X: ArrayLike, parts: Parts, neighbors: NeighborLists | None) -> None:
+        shape: tuple[Any, ...] = getattr(X, "shape", None) or ()
+        if len(shape) != 2 or 0 in shape:  # lists, and what is refused
+            return
+        n, D = int(shape[0]), int(shape[1])
+        dims = D if parts.preprocess is None else width_of(parts.preprocess, n, D)
+        learns = parts.similarity is not None and not is_fitted(parts.similarity)
+        near = getattr(parts.similarity, "n_neighbors", 0)  # which the learner checks
+        k = max(parts.n_neighbors, near if learns and isinstance(near, int) else 0)
+        searches = learns or parts.vote == "auto" or as_vote(parts.vote).csls > 0
+        stages = classifier_bytes(
+            n, D, dims, max(1, min(k, n - 1)), index=self.index,
+            ready_lists=neighbors is not None or not searches,
+            preprocess=parts.preprocess is not None, learns=learns,
+        )  # fmt: skip
+        if parts.preprocess is None:
+            memory.check_conversion(X)
+        advice = f"lower n_neighbors={k}, or fit on a memory map: np.load(path, mmap_mode='r')"
+        if parts.preprocess is not None:
+            advice = (
+                "lower n_components of the preprocessing, or preprocess into a file, "
+                "Preprocess().fit(X).transform(X, out=...), and fit on that"
+            )
+        memory.check(f"SoftVotingKNN on {n} rows of {D} columns", stages, advice)
 
     def _keep(
         self, X: ArrayLike, y: ArrayLike, preprocess: Any, rng: Any, folder: RunFolder

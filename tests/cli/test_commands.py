@@ -243,7 +243,9 @@ def test_plan():
     assert plan["graph_MiB"] == pytest.approx(4 * 1.4 * 500 * 1_200_000 / 2**20, abs=0.1)
     assert plan["seconds_for_all_epochs"] == pytest.approx(20 * plan["seconds_per_epoch"], rel=0.02)
     assert 46 * 60 < plan["seconds_for_neighbors_by_cells"] < 67 * 60
-    assert plan["memory_available_MiB"] > 0
+    need, there = max(plan["memory_without_rows_MiB"].values()), plan["memory_available_MiB"]
+    assert there > 0
+    assert plan["verdict"].startswith("fits" if need <= there else "too little memory")
     small = answer("plan", 1_000, 10, 5)
     assert small["neighbors"] == "exact"
     assert "seconds_for_neighbors_by_cells" not in small
@@ -255,8 +257,9 @@ def test_plan_as_text():
     values = {name: value.strip() for name, value in lines}
     assert values["rows"] == "4.5 GiB"
     assert values["neighbors"].startswith("by cells")
-    assert values["time for neighbors by cells"] == "57 minutes"
+    assert values["time for neighbors by cells"] == "54 minutes"
     assert values["disk per member"] == "458 MiB"
+    assert values["verdict"].startswith(("fits", "too little memory"))
     assert "members" in values["memory without rows"]
     assert "e+" not in shown
     units = readable({"seconds_for_all": 0.31, "seconds_per_epoch": 5e5, "memory_MiB": None})

@@ -1,13 +1,16 @@
 """Bad input to every command: one error line, a non-zero exit code, no file changed."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
 
+from arrays import header
 from commands import COMMANDS, NEARKIN, QUIET, leftovers, nearkin
 
 OUT = ["--out", "made.safetensors"]
@@ -36,6 +39,18 @@ def bad_files(files, pictures, tmp_path_factory):
     (folder / "binary.txt").write_bytes(b"\xff\xfe\x00\x9f" * 30)
     (folder / "bad.csv").write_text("a,b\n1,two\n")
     (folder / "bytes.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
+    for name in ("pipe.npy", "pipe.npz", "pipe.csv", "pipe.safetensors", "pipe.png"):
+        os.mkfifo(folder / name)
+    (folder / "ids.csv").write_text("id,x,label\n" + "".join(f"{i},{i % 3},a\n" for i in range(9)))
+    (folder / "claims.npy").write_bytes(header("<U100000000", (1,)))
+    with zipfile.ZipFile(folder / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("X.npy", header("<f4", (25 << 20,)) + bytes(100 << 20))
+    shutil.copytree(folder / "run", folder / "damaged-run")
+    (folder / "damaged-run" / "images.json").write_text('{"paths": 5}')
+    for name in ("line", "bytes"):
+        shutil.copytree(folder / "more", folder / name)
+    (folder / "line" / "lying").rename(folder / "line" / "ly\ning")
+    os.rename(folder / "bytes" / "lying", os.fsencode(folder / "bytes" / "ly") + b"\xff")
     (folder / "text.onnx").write_text("not a network")
     for name in ("model.safetensors", "digits.npz", "rows.npy", "run/encoder.safetensors"):
         whole = (folder / name).read_bytes()
@@ -107,6 +122,26 @@ CASES = [
     (["run", "digits.npz", "--folder", "labels.txt"], "not a folder"),
     (["run", "digits.npz", "--folder", "run"], "source is"),
     (["run", "torn", "--folder", "new-run", "--words", "8"], "could not be used"),
+    # Files that would hang or take all memory; names that no file of labels can hold.
+    (["info", "pipe.npy"], "is a pipe, not a regular file"),
+    (["info", "pipe.npz"], "is a pipe, not a regular file"),
+    (["info", "pipe.safetensors"], "is a pipe, not a regular file"),
+    (["classify", "pipe.safetensors", "q.npy"], "is a pipe, not a regular file"),
+    (["classify", "model.safetensors", "pipe.csv"], "is a pipe, not a regular file"),
+    (["classify", "run", "pipe.png"], "not a regular file"),
+    (["train", "q.npy", "--labels", "pipe.npy", *OUT], "is a pipe, not a regular file"),
+    (["search", "model.safetensors", "q.npy", "--names", "pipe.csv"], "is a pipe, not a regular"),
+    (["features", "pipe.csv", "--out", "f.npy"], "is a pipe, not a regular file"),
+    (["train", "digits.npz", "--labels", "claims.npy", *OUT], "too short for <U100000000"),
+    (["info", "bomb.npz"], "no data is compressed so well"),
+    (["train", "bomb.npz", *OUT], "no data is compressed so well"),
+    (["train", "ids.csv", *OUT], "column 'id' of ids.csv looks like an id"),
+    (["train", "ids.csv", "--columns", "z", *OUT], "columns='z' is no column of ids.csv"),
+    (["classify", "damaged-run", "more"], "images.json is damaged"),
+    (["features", "line", "--out", "f.npy", "--words", "8"], "holds a line break"),
+    (["features", "bytes", "--out", "f.npy", "--words", "8"], "is not UTF-8; rename it"),
+    (["classify", "run", "bytes"], "is not UTF-8; rename it"),
+    (["run", "bytes", "--folder", "new-run", "--words", "8"], "is not UTF-8; rename it"),
     # Shapes and labels that do not match.
     (["neighbors", "flat.npy", "--out", "n.npz"], "shape (64,)"),
     (["neighbors", "empty.npy", "--out", "n.npz"], "shape (0, 64)"),

@@ -1,10 +1,15 @@
 """Ctrl-C: one line that says how to continue; partial work is never taken for complete."""
 
+import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from commands import answer, leftovers, nearkin
+from commands import NEARKIN, QUIET, answer, leftovers, nearkin
 from nearkin import load
 from nearkin.cli.interrupts import RESUMES
 
@@ -107,3 +112,40 @@ def test_other_commands_end(files, tmp_path, arguments, at):
     paths = [files / name if name.endswith(("npz", "npy", "tensors")) else name
              for name in arguments]  # fmt: skip
     assert interrupted(*paths, at=at, cwd=tmp_path) == "interrupted\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_unwind(files, tmp_path, number):
+    ended = nearkin("run", files / "digits.npz", "--folder", tmp_path,
+                    signal_at=[number, "nearkin.slne", "SLNE._epoch", 1])  # fmt: skip
+    assert ended.returncode == 128 + number
+    assert not leftovers(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_no_worker_is_left_behind(pictures, tmp_path, number):
+    command = subprocess.Popen(
+        [NEARKIN, "features", pictures / "stripes", "--words", "64", "--max-side", "2000",
+         "--step", "1", "--jobs", "2", "--out", tmp_path / "f.npy"], env=QUIET,
+        start_new_session=True,
+    )  # fmt: skip
+    workers = []
+    until = time.monotonic() + 60
+    while len(workers) < 2 and time.monotonic() < until:
+        time.sleep(0.2)
+        workers = workers_of(command.pid)
+    assert len(workers) == 2
+    command.send_signal(number)
+    assert command.wait(timeout=60) == 128 + number
+    time.sleep(1)
+    assert [pid for pid in workers if os.path.exists(f"/proc/{pid}/exe")] == []
+    assert not leftovers(tmp_path)
+
+
+def workers_of(pid):
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        child for child in children if b"popen_loky" in Path("/proc", child, "cmdline").read_bytes()
+    ]

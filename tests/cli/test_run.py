@@ -81,6 +81,23 @@ def test_a_changed_source_is_detected(files, tmp_path):
     assert answer("run", source, "--folder", folder, *QUICK)["done_now"] == STAGES
 
 
+def test_other_columns_of_a_table_are_another_source(tmp_path):
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 2, (60, 2))
+    lines = [f"{n},{a + rng.normal() / 9},{b + rng.normal() / 9},{a},{b}"
+             for n, (a, b) in enumerate(kinds)]  # fmt: skip
+    (tmp_path / "t.csv").write_text("\n".join(["id,u,v,a,b", *lines]))
+    command = ("run", tmp_path / "t.csv", "--folder", tmp_path / "run", "--baselines", "none")
+    columns = "--columns=u,v"
+    answer(*command, columns, "--label-column", "a")
+    assert answer(*command, columns, "--label-column", "a")["done_now"] == []
+    assert "split.npz" in answer(*command, columns, "--label-column", "b")["done_now"]
+    assert "split.npz" in answer(*command, "--columns=u", "--label-column", "b")["done_now"]
+    asked = ("classify", tmp_path / "run", tmp_path / "t.csv")
+    assert len(answer(*asked, "--columns=-id,-a,-b,-v")["rows"]) == 60
+    assert "looks like an id" in nearkin(*asked).stderr
+
+
 def test_a_folder_with_other_files_is_refused(files, tmp_path):
     (tmp_path / "learning").mkdir()
     others = {"report.html": "mine", ".my.partners.db": "mine", "learning/notes.txt": "mine"}

@@ -201,3 +201,48 @@ def test_unknown_names():
 
     with pytest.raises(AttributeError, match="has no attribute 'LLB'"):
         nearkin.images.LLB  # noqa: B018
+
+
+def replace_silently(path):
+    """By other bytes, of the same number and with the same time."""
+    status, data = path.stat(), path.read_bytes()
+    path.write_bytes(bytes(byte ^ 1 for byte in data))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_replaced_images_are_encoded_again(tmp_path):
+    sources = []
+    for n in range(8):
+        sources.append(tmp_path / f"{n}.png")
+        sources[-1].write_bytes(bytes(10 + n))
+    toy, log = Toy(tmp_path / "log"), tmp_path / "log"
+
+    def encoded():
+        log.write_text("")
+        rows = toy.transform(sources, folder=tmp_path / "run")
+        assert rows[:, 0].tolist() == list(range(10, 18))
+        return log.read_text().split()
+
+    assert len(encoded()) == 8
+    assert encoded() == []
+    replace_silently(sources[5])
+    with pytest.warns(UserWarning, match="images have changed since; all are encoded again"):
+        assert len(encoded()) == 8
+    assert encoded() == []
+
+
+def test_images_replaced_before_extraction_is_complete(tmp_path):
+    sources = []
+    for n in range(8):
+        sources.append(tmp_path / f"{n}.png")
+        sources[-1].write_bytes(bytes(10 + n) if n != 6 else b"")
+    toy, log = Toy(tmp_path / "log"), tmp_path / "log"
+    with pytest.raises(UnreadableImages):
+        toy.transform(sources, folder=tmp_path / "run")
+    replace_silently(sources[1])
+    sources[6].write_bytes(bytes(16))
+    log.write_text("")
+    with pytest.warns(UserWarning, match="images from 0 on have changed since") as told:
+        toy.transform(sources, folder=tmp_path / "run")
+    assert len(told) == 1
+    assert len(log.read_text().split()) == 8

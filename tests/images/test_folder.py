@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from nearkin.images import ImageFolder
+from commands import draw
+from nearkin.images import LLC, ImageFolder
 from nearkin.images.folder import SUFFIXES, sources_of
 
 
@@ -171,3 +172,19 @@ def test_what_counts_as_images(tmp_path):
         sources_of(3)
     with pytest.raises(ValueError, match="images is empty"):
         sources_of([])
+
+
+def test_links_to_themselves_are_reported_as_unreadable(tmp_path):
+    draw(tmp_path)
+    for name in ("loop.png", "loop"):
+        (tmp_path / "lying" / name).symlink_to(name)
+    (tmp_path / "loop").symlink_to("loop")
+    folder = ImageFolder(tmp_path)
+    assert sum(path.endswith("loop.png") for path in folder.paths) == 1
+    assert len(folder.classes) == 3
+    encoder = LLC(8, random_state=0).fit(folder[:4])
+    with pytest.warns(UserWarning, match="1 of 49 images could not be used"):
+        encoder.transform(folder, on_error="skip")
+    ((name, reason),) = encoder.failed_
+    assert name.endswith("loop.png")
+    assert "symbolic links" in reason

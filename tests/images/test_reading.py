@@ -227,7 +227,7 @@ def test_reasons(data, reason):
 def test_reasons_of_the_file_system(tmp_path):
     with pytest.raises(ImageError, match="No such file"):
         read_grey(tmp_path / "nothing.png")
-    with pytest.raises(ImageError, match="Is a directory"):
+    with pytest.raises(ImageError, match="not a regular file"):
         read_grey(tmp_path)
 
 

@@ -283,3 +283,9 @@ def test_what_is_changed_after_a_fit_is_checked(saved):
     model.preprocess_.set_params(power="a")
     with pytest.raises(ValueError, match="power='a' must be a number"):
         model.preprocess_.transform(X)
+
+
+def test_the_length_of_text_is_not_taken_from_the_file():
+    kept = {"values": ["a", "bcd"], "dtype": "<U100000000"}
+    assert models.restore(kept, {}).dtype == "<U3"
+    assert models.restore({"values": [], "dtype": "<U100000000"}, {}).nbytes == 0

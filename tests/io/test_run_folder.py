@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,9 @@ import nearkin
 from nearkin import RunFolder
 from nearkin.io import safetensors
 from nearkin.io.fingerprint import Digest, FileDigest, Fingerprint
-from nearkin.io.marker import NAME
+from nearkin.io.marker import NAME, Marker
 from nearkin.io.run_folder import as_run_folder
+from nearkin.io.storage import TEMPORARIES, LocalStorage
 from samples import in_memory
 
 A = {"a": np.arange(6, dtype=np.float32).reshape(2, 3)}
@@ -145,6 +147,16 @@ def test_a_planted_folder_of_temporaries_is_not_followed(tmp_path):
     with pytest.raises(FileExistsError, match="is not a folder"):
         RunFolder(tmp_path / "run").claim("test").__enter__()
     assert not os.listdir(tmp_path / "outside")
+
+
+def test_a_planted_scratch_folder_is_not_followed(folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    with folder.claim("test"):
+        path = folder.scratch("rows", {"k": 1})
+        path.rmdir()
+        path.symlink_to(tmp_path / "mine")
+        with pytest.raises(FileExistsError, match="is a link, but nearkin needs a folder"):
+            folder.scratch("rows", {"k": 1})
 
 
 def test_a_planted_lock_is_not_followed(tmp_path):
@@ -309,6 +321,41 @@ def test_one_owner_at_a_time(folder, holder):
         pass
 
 
+def test_a_folder_that_is_claimed_while_it_is_looked_at(folder, monkeypatch):
+    """By another process, between the question for its marker and that for its files."""
+    names = LocalStorage.names
+
+    def claimed_meanwhile(storage):
+        monkeypatch.undo()
+        with RunFolder(folder.path).claim("test"):
+            pass
+        return names(storage)
+
+    monkeypatch.setattr(LocalStorage, "names", claimed_meanwhile)
+    with folder.claim("test"):
+        pass
+
+
+def test_a_folder_that_is_removed_while_it_is_claimed(folder, monkeypatch):
+    make = os.mkdir
+
+    def removed_meanwhile(path, *rest):
+        make(path, *rest)
+        if str(path).endswith(TEMPORARIES):
+            monkeypatch.undo()
+            shutil.rmtree(folder.path)
+
+    monkeypatch.setattr(os, "mkdir", removed_meanwhile)
+    with folder.claim("test"):
+        folder.write("x", {}, A)
+    assert (folder.path / "x.safetensors").exists()
+    storage = LocalStorage(folder.path)
+    RunFolder(folder.path).discard()
+    release = storage.lock()
+    assert release is not None
+    release()
+
+
 def test_one_thread_at_a_time(folder):
     errors = []
 
@@ -414,6 +461,19 @@ def test_a_damaged_marker_has_one_clear_error(folder, change):
         with pytest.raises(ValueError, match=r"nearkin-folder\.json in folder=.* is damaged"):
             use()
     assert (folder.path / "x.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": "x"}, {"id": 5}, {"files": {"a": [{}]}}, {"inputs": {"": 3}}, {"purposes": []},
+     {"files": {"a": 1}}, {"more": 1}, {"purposes": {"": 4}}],
+)  # fmt: skip
+def test_a_marker_that_is_not_ours_but_has_a_checksum(change):
+    content = json.loads(Marker().encode()) | change
+    del content["crc32"]
+    checksum = f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
+    with pytest.raises(ValueError, match=r"nearkin-folder\.json in folder='f' is damaged"):
+        Marker.decode(json.dumps(content | {"crc32": checksum}).encode(), "f")
 
 
 def test_a_newer_format_is_named(folder):

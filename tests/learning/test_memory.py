@@ -23,8 +23,10 @@ PRELUDE = """
 import ctypes, gc, json, resource, sys, threading, time
 from pathlib import Path
 import numpy as np
-from nearkin import SLDE, SLNE, SoftVotingKNN
-from nearkin.learning.memory import fit_bytes
+from nearkin import SLDE, SLNE, Preprocess, SoftVotingKNN
+from nearkin.learning.memory import classifier_bytes, fit_bytes
+from nearkin.neighbors import nearest
+from nearkin.neighbors.memory import FIXED_BYTES, search_bytes
 from nearkin.validation import memory
 from nearkin.neighborhoods import neighborhoods
 from nearkin.native.threads import limited
@@ -136,6 +138,57 @@ print(json.dumps(result))
         assert bound - (48 << 20) <= 2 * grew, name
 
 
+@pytest.mark.slow
+def test_the_bound_of_a_classifier(tmp_path):
+    code = """
+result = {}
+cases = {
+    "search": (20_000, 16, 50, None, {}), "directions": (1_200, 1_500, 5, Preprocess(300), {}),
+    "rows": (50_000, 200, 10, Preprocess(50), {}), "csls": (20_000, 16, 50, None, {"csls": 0.5}),
+}
+tiny = mapped(path, 300, 12)
+for n, D, k, preprocess, more in cases.values():
+    settings = {"n_neighbors": 5, "random_state": 0, **more}
+    SoftVotingKNN(SLNE(max_epochs=1, n_neighbors=5), **settings).fit(*tiny)
+SoftVotingKNN(preprocess=Preprocess()).fit(*tiny)
+with limited(1):
+    for name, (n, D, k, preprocess, more) in cases.items():
+        X, y = mapped(path, n, D)
+        settings = {"n_neighbors": k, "random_state": 0, "preprocess": preprocess, **more}
+        model = SoftVotingKNN(SLNE(max_epochs=1, n_neighbors=k), **settings)
+        grew = growth(lambda: model.fit(X, y))
+        d = model.database_.shape[1]
+        stages = classifier_bytes(n, D, d, k, preprocess=preprocess is not None)
+        result[name] = grew, max(stages.values())
+print(json.dumps(result))
+"""
+    for name, (grew, bound) in in_a_process(code, tmp_path).items():
+        assert grew <= bound, name
+        assert bound - (48 << 20) <= 3 * grew, name
+
+
+@pytest.mark.parametrize("more", ["", ", queries=X[:5_000]", ", folder=path + '.lists'"])
+def test_a_search_that_does_not_fit_is_refused(tmp_path, more):
+    """BLAS would wait for its buffers for ever."""
+    code = f"""
+X, _ = mapped(path, 20_000, 64)
+nearest(np.array(X[:100]), 3)
+need = search_bytes(20_000, 64, 10, "auto") + FIXED_BYTES
+result = {{}}
+with limited(1):
+    for name, size in (("half", need // 2), ("enough", need + (4 << 20))):
+        limit(size)
+        try:
+            result[name] = nearest(X, 10{more})[1].shape
+        except MemoryError as error:
+            result[name] = str(error)
+print(json.dumps(result))
+"""
+    result = in_a_process(code, tmp_path)
+    assert "a search in 20000 rows of 64 columns needs about" in result["half"]
+    assert result["enough"] == [5_000 if "queries" in more else 20_000, 10]
+
+
 def test_what_is_available(tmp_path, monkeypatch):
     own = tmp_path / "own"
     (tmp_path / "memory" / "job").mkdir(parents=True)
@@ -164,6 +217,8 @@ def test_what_is_available(tmp_path, monkeypatch):
         (SLDE(n_members=3, n_jobs=2), "n_components=4, n_members=3 or n_jobs=2"),
         (SLDE(n_members=3, own_neighbors=True), "an ensemble on 300 rows of 12 columns"),
         (SoftVotingKNN(None, preprocess=Preprocess()), "lower n_components of the preprocessing"),
+        (SoftVotingKNN(SLNE(n_neighbors=70)), "on 300 rows of 12 columns .* lower n_neighbors=70"),
+        (SoftVotingKNN(None, n_neighbors=9, vote="top"), "lower n_neighbors=9"),
     ],
 )
 def test_too_little_memory_is_said_before_anything_is_done(model, advice, monkeypatch):

@@ -51,3 +51,12 @@ def test_shapes_that_do_not_match(shapes):
     out, A, B = (np.ones(shape, np.float32) for shape in shapes)
     with pytest.raises(ValueError, match="have shapes"):
         multiply_into(out, A, B)
+
+
+@pytest.mark.parametrize("n", [0, 511, 512, 513, 514, 1_025])
+def test_a_projected_row_does_not_depend_on_the_others(n):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1_030, 33)).astype(np.float32)
+    directions = rng.normal(size=(20, 33)).astype(np.float32)
+    whole = project_rows(rows, directions)
+    np.testing.assert_array_equal(project_rows(rows[:n], directions), whole[:n])

@@ -5,8 +5,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
 
 from nearkin import Preprocess
+from nearkin.native.threads import limited
 from nearkin.preprocessing import pca
 
 SHAPES = {"gram": (40, 90), "covariance": (300, 20)}
@@ -39,7 +41,8 @@ def test_every_method_finds_the_directions_of_an_svd(method, monkeypatch):
 
 
 @pytest.mark.parametrize("given_as", [np.asarray, sparse.csr_array])
-def test_subspace_iteration_finds_the_same_directions(given_as):
+def test_subspace_iteration_finds_the_same_directions(given_as, monkeypatch):
+    monkeypatch.setattr(pca, "PANEL", 7)  # several panels
     X = rows((300, 60))
     rng = np.random.default_rng(0)
     found = pca.principal_directions(given_as(X), 8, X.mean(axis=0), rng, max_eigh=50)
@@ -131,3 +134,18 @@ def test_duplicate_entries_of_a_sparse_matrix_are_summed_first():
     whole = model.fit(parts.toarray()).transform(parts.toarray())
     np.testing.assert_allclose(model.fit(parts).transform(parts), whole, atol=1e-6)
     assert parts.nnz == 3
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1_500, 700), (300, 700), (1_500, 701)])
+def test_the_same_bits_on_any_number_of_threads(rows, columns, monkeypatch):
+    if columns == 701:
+        monkeypatch.setattr(pca.principal_directions, "__defaults__", (100,))  # subspace iteration
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, columns)) * np.linspace(1, 3, columns)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads), limited(threads):
+            model = Preprocess(min(rows, 600), random_state=0).fit(X)
+            found.append((model.directions_, model.variances_, model.transform(X)))
+    for one, other in zip(*found):
+        np.testing.assert_array_equal(one, other)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nearkin import datasets
 from nearkin.io import models
+from nearkin.io.files import check_file
 
 ENCODER, IMAGES, SPLIT = "encoder.safetensors", "images.json", "split.npz"
 MODEL = "model.safetensors"
@@ -33,8 +35,20 @@ def load_trained(path: Path) -> TrainedModel:
     model = models.load(path / MODEL)
     if not (path / ENCODER).exists():
         return TrainedModel(model)
-    images = json.loads((path / IMAGES).read_text(encoding="utf-8"))
-    readable = np.setdiff1d(np.arange(len(images["paths"])), images["skipped"])
-    with np.load(path / SPLIT) as split:
-        names = [images["paths"][i] for i in readable[split["train"]]]
-    return TrainedModel(model, models.load(path / ENCODER), names)
+    return TrainedModel(model, models.load(path / ENCODER), _training_images(path))
+
+
+def _training_images(folder: Path) -> list[str]:
+    """The paths of the images that the model was trained on."""
+    check_file(folder / IMAGES, "a folder that 'nearkin run' has finished")
+    train = datasets.read_array(folder / SPLIT, "train", "give a folder of 'nearkin run'")
+    try:
+        images = json.loads((folder / IMAGES).read_text(encoding="utf-8"))
+        paths = [str(path) for path in images["paths"]]
+        readable = np.setdiff1d(np.arange(len(paths)), images["skipped"])
+        return [paths[i] for i in readable[train]]
+    except (KeyError, IndexError, TypeError, ValueError, RecursionError) as reason:
+        raise ValueError(
+            f"{folder / IMAGES} is damaged or does not belong to {SPLIT} ({reason!r:.80}); the "
+            "command 'nearkin run' that made the folder makes it again"
+        ) from None

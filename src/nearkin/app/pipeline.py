@@ -9,7 +9,7 @@
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from sklearn.model_selection import train_test_split
 
 import nearkin
 from nearkin.app import assessment, baselines, page
-from nearkin.app.encoding import encode
+from nearkin.app.encoding import check_names, encode
 from nearkin.app.finished_run import ENCODER, IMAGES, MODEL, SPLIT
 from nearkin.app.labels import default_labels, read_labelled
 from nearkin.app.settings import WITH_AUTO, TrainingSettings
@@ -43,6 +43,7 @@ class DataSource:
     path: Path
     labels: Path | None = None
     label_column: str | None = None
+    columns: Sequence[str] | None = None
     encoder: Any = None  # by default LLC()
     skip_unreadable: bool = False
 
@@ -150,9 +151,9 @@ def _rows(stages: Stages, source: DataSource, options: RunOptions) -> tuple[_Row
     if source.path.is_dir():
         return _features(stages, source, options), FEATURES
     labels = source.labels or default_labels(source.path)
-    X, y = read_labelled(source.path, labels, source.label_column)
+    X, y = read_labelled(source.path, labels, source.label_column, source.columns)
     stages.folder.begin({"source": str(source.path.resolve())})
-    stages.source("vectors", source.path, labels)
+    stages.source("vectors", source.path, labels, settings=[source.label_column, source.columns])
     return _Rows(X, np.asarray(y)), "vectors"
 
 
@@ -160,6 +161,7 @@ def _features(stages: Stages, source: DataSource, options: RunOptions) -> _Rows:
     from nearkin.images import LLC, ImageFolder
 
     images = ImageFolder(source.path.absolute())  # a later run may start in another directory
+    check_names(images)
     stages.folder.begin({"source": str(source.path.resolve())})
     stages.source("images", *map(Path, images.paths))
     encoder = source.encoder or LLC()

@@ -13,6 +13,8 @@ from nearkin.ensemble.memory import ensemble_bytes
 from nearkin.learning.memory import fit_bytes
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
+from nearkin.neighbors.kmeans import DIMS
+from nearkin.neighbors.lists import QUERY_BLOCK
 from nearkin.neighbors.search import EXACT_ROWS, nearest
 from nearkin.slne import SLNE
 from nearkin.validation import expect
@@ -20,13 +22,16 @@ from nearkin.validation.memory import available
 from nearkin.validation.parameters import checked
 
 PROBE_SECONDS = 0.7  # of the learner; the probe of the search takes less
+SEARCH_SECONDS = 0.2  # of a probe of the search that is long enough
 PROBE_FLOATS = 16 << 20  # of the probe's rows: more than the caches hold
 MAX_DIMS = 8_192  # of the probe; beyond, matrix products dominate and the cost grows with dims²
 MAX_DEGREE = 2_000
 # A search by cells is not probed. Measured on two cores (docs/performance.md): 21 to 463 s for
 # 100,000 to 1.2 million rows at D=200, k=50; 46 to 67 minutes for 1.2 million, D=1,000, k=500.
+# Rows in tight clusters, by hand, as CPU seconds of a core: 110,000 rows in 2.6 s at D=32, k=10,
+# 3.8 s at D=64, k=50, 7.6 s at D=256, k=20. All are met within a factor of two.
 CELLS_ROWS, CELLS_POWER = 1.2e6, 1.25
-CELLS_SECONDS_PER_ROW, CELLS_SECONDS_PER_NUMBER = 340e-6, 5e-9  # for CELLS_ROWS; k·D per row
+CELLS_SECONDS_PER_DIM, CELLS_SECONDS_PER_NUMBER = 1.5e-6, 5e-9  # for CELLS_ROWS; k·D per row
 TIMES = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 SIZES = {"MiB": 1, "GiB": 1_024, "TiB": 1_024**2}
 DEGREE = 1.4  # edges per row after symmetrising, in units of k (measured on real data)
@@ -73,17 +78,39 @@ def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -
         "matrix_MiB": _mib(4.0 * dims**2),
         "memory_without_rows_MiB": {s: _mib(size) for s, size in stages.items()},
         "memory_available_MiB": None if free is None else _mib(free),
+        "verdict": verdict(stages, free),
         "disk_for_rows_and_model_MiB": _mib(4.0 * (2 * rows * dims + dims**2)),
         "disk_for_neighbors_MiB": _mib(8.0 * rows * k),
         **_search(rows, dims, k),
         "seconds_per_epoch": _rounded(epoch),
         "seconds_for_all_epochs": _rounded(epoch * epochs),
-        "note": "at the machine's current load; cells as measured on two cores; choosing the vote "
-        "takes a second fit",
+        "note": "at the machine's current load; cells as on two cores, within a factor of two; "
+        "choosing the vote takes a second fit",
     }
     if members:
         result["disk_per_member_MiB"] = _mib(4.0 * rows * width)
     return result
+
+
+def verdict(stages: Mapping[str, int], free: int | None) -> str:
+    """Whether the memory suffices for all stages; rows in a memory map need none.
+
+    Examples
+    --------
+    >>> verdict({"graph": 2 << 30, "neighbours": 9 << 30}, 4 << 30)
+    "too little memory: 'neighbours' needs 9.0 GiB of 4.0 GiB; lower k, or keep lists on disk"
+    >>> verdict({"graph": 2 << 30}, 4 << 30)
+    'fits: at most 2.0 GiB of 4.0 GiB'
+    """
+    stage = max(stages, key=lambda name: stages[name])
+    need = _in_units(_mib(stages[stage]), SIZES)
+    if free is None:
+        return f"unknown: needs {need}, and this system does not say what there is"
+    there = _in_units(_mib(free), SIZES)
+    if stages[stage] <= free:
+        return f"fits: at most {need} of {there}"
+    advice = "lower k, or keep lists on disk" if stage == "neighbours" else "lower k or dims"
+    return f"too little memory: {stage!r} needs {need} of {there}; {advice}"
 
 
 def readable(estimate: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +150,7 @@ def _search(rows: int, dims: int, k: int) -> dict[str, Any]:
     exact = {"seconds_for_exact_neighbors": _rounded(pairs)}
     if rows <= EXACT_ROWS:
         return {"neighbors": "exact"} | exact
-    each = CELLS_SECONDS_PER_ROW + CELLS_SECONDS_PER_NUMBER * k * dims
+    each = CELLS_SECONDS_PER_DIM * min(dims, DIMS) + CELLS_SECONDS_PER_NUMBER * k * dims
     cells = CELLS_ROWS * (rows / CELLS_ROWS) ** CELLS_POWER * each
     return {
         "neighbors": "by cells; exact with index='exact'",
@@ -177,7 +204,7 @@ def _pair_seconds(rows: int, dims: int, k: int) -> float:
     """Seconds per pair of rows of the exact search."""
     probed = min(dims, MAX_DIMS)
     X = _sample(rows, probed)
-    k, few, many = min(k, len(X)), 2, min(512, len(X))
+    k, few, most = min(k, len(X)), 2, min(QUERY_BLOCK, len(X))
 
     def search(queries: int) -> float:
         start = time.perf_counter()
@@ -185,6 +212,9 @@ def _pair_seconds(rows: int, dims: int, k: int) -> float:
         return time.perf_counter() - start
 
     search(few)
+    fixed, many, seconds = min(search(few), search(few)), min(256, most), 0.0
+    while (seconds := search(many)) < SEARCH_SECONDS and many < most:
+        many = min(4 * many, most)  # a whole block of queries, where that is quick
+    seconds = min(seconds, search(many))  # the machine may have been busy
     # The fixed cost of a search does not count: a real one has many more queries.
-    extra = max(search(many) - search(few), 1e-7)
-    return extra / ((many - few) * len(X)) * dims / probed
+    return max(seconds - fixed, 1e-7) / (max(1, many - few) * len(X)) * dims / probed

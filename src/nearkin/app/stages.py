@@ -38,9 +38,10 @@ class Stages:
         self.made: list[str] = []
         self._inputs: dict[str, Any] = {}
 
-    def source(self, name: str, *files: Path | None) -> None:
-        """Give a name to input files, for `after`."""
-        self._inputs[name] = FileDigest(*(file.resolve() for file in files if file))
+    def source(self, name: str, *files: Path | None, settings: Any = None) -> None:
+        """Give a name to input files, and to what is read of them, for `after`."""
+        paths = [file.resolve() for file in files if file]
+        self._inputs[name] = FileDigest(*paths, settings=settings)
 
     def inputs(self, settings: Any, after: Sequence[str]) -> Fingerprint:
         """The fingerprint of an output with these settings and the inputs `after`."""

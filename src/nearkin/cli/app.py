@@ -16,7 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 success, 1 failure with a one-line message, 2 invalid command line, "
-    "130 interrupted, 143 terminated.",
+    "129 hung up, 130 interrupted, 143 terminated.",
 )
 
 # Errors that the user can correct; any other exception is reported as a bug.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli import encoders, options
-from nearkin.cli.inputs import check_output_paths
+from nearkin.cli.inputs import check_output_paths, parse_columns
 from nearkin.cli.interrupts import RESUMES, interruptible
 from nearkin.cli.output import Json, emit, plain_warnings, verbosity, write_text
 
@@ -55,7 +55,7 @@ def features(
     Example: nearkin features birds/ --onnx net.onnx --output features --out birds.npy
     """
     import nearkin
-    from nearkin.app.encoding import encode
+    from nearkin.app.encoding import check_names, encode
     from nearkin.images import LLC, ImageFolder
     from nearkin.io.run_folder import as_run_folder
 
@@ -78,6 +78,7 @@ def features(
     with plain_warnings(), interruptible(advice), work.claim("nearkin features"):
         _check_new(work, out, labels, paths, *([] if encoder else [fitted]))
         listed = ImageFolder.from_csv(images) if images.suffix == ".csv" else ImageFolder(images)
+        check_names(listed)
         if encoder is None:
             used = _fit(used, listed, work)
         target = {"folder": work.sub("rows")} if work.durable else {"out": out}
@@ -145,6 +146,7 @@ def _write_rows(out: Path, rows: Any, selected: Any) -> Any:
 
 def neighbors(
     rows: options.Rows,
+    columns: options.Columns = None,
     out: Annotated[Path | None, typer.Option(help="Neighbour file to write (.npz).")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Folder to write to instead, for large data.")
@@ -176,7 +178,7 @@ def neighbors(
     if out is not None and out.suffix != ".npz":
         raise ValueError(f"--out {out} must end in .npz; a folder is given by --folder")
     check_output_paths(out)
-    X = datasets.read(rows).rows
+    X = datasets.read(rows, columns=parse_columns(columns)).rows
     with interruptible(RESUMES if folder else NOT_WRITTEN):
         distances, indices = search.nearest(
             X, k, index=index, folder=folder, n_jobs=jobs if folder else None, verbose=verbosity()

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from nearkin.cli.output import Json, emit, model_summary
+from nearkin.io.files import check_file
 
 
 def info(
@@ -21,11 +22,11 @@ def info(
 
     Example: nearkin info model.safetensors
     """
-    if not file.exists():
-        raise FileNotFoundError(f"{file} does not exist; give a model, .npy or .npz file")
     if file.is_dir():
-        result = _folder(file)
-    elif file.suffix == ".npz":
+        emit(_folder(file), as_json)
+        return
+    check_file(file, "a model, .npy or .npz file")
+    if file.suffix == ".npz":
         result = _archive(file)
     elif file.suffix in (".npy", ".parquet", ".csv"):
         result = _rows(file)
@@ -42,7 +43,7 @@ def _rows(file: Path) -> dict[str, Any]:
     from nearkin import datasets
     from nearkin.app.labels import default_labels
 
-    data = datasets.read(file, default_labels(file))
+    data = datasets.read(file, default_labels(file), columns=["*"])
     result = {"rows": len(data.rows), "columns": data.rows.shape[1], "type": str(data.rows.dtype)}
     if data.labels is None:
         return result
@@ -51,11 +52,11 @@ def _rows(file: Path) -> dict[str, Any]:
 
 
 def _archive(file: Path) -> dict[str, Any]:
-    from nearkin import datasets
+    from nearkin.io.arrays import archive_headers, read_archive
 
-    arrays = datasets.read_archive(file)
-    if "indices" in arrays and arrays["indices"].ndim == 2:
-        return _neighbor_lists(arrays["indices"])
+    arrays = archive_headers(file)
+    if "indices" in arrays and len(arrays["indices"].shape) == 2:
+        return _neighbor_lists(read_archive(file, ["indices"])["indices"])
     return {name: f"{array.dtype} {array.shape}" for name, array in arrays.items()}
 
 

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 BLOCK = 256  # images encoded at a time
 
 
+def parse_columns(columns: str | None) -> list[str] | None:
+    """The comma-separated names and patterns of an option."""
+    return None if columns is None else columns.split(",")
+
+
 def check_output_paths(*paths: Path | None) -> None:
     """Check before any work that the files can be written at its end."""
     from nearkin.io.atomic import check_target
@@ -24,6 +29,7 @@ def check_output_paths(*paths: Path | None) -> None:
 def load_classifier(path: Path, encoder: Path | None, names: Path | None = None) -> "TrainedModel":
     """The classifier of a file or a run folder; `encoder` and `names` replace those of the run."""
     from nearkin.app.finished_run import load_trained
+    from nearkin.io.files import read_lines
 
     trained = load_trained(path)
     if not hasattr(trained.model, "predict_top"):
@@ -32,7 +38,8 @@ def load_classifier(path: Path, encoder: Path | None, names: Path | None = None)
     if encoder is not None:
         trained = replace(trained, encoder=load_encoder(encoder))
     if names is not None:
-        lines, n = names.read_text(encoding="utf-8").splitlines(), len(trained.model.labels_)
+        lines = read_lines(names, "a text file with one path per line")
+        n = len(trained.model.labels_)
         if len(lines) != n:
             raise ValueError(f"--names {names} holds {len(lines)} lines for the {n} rows of the "
                              "model; give one line per row")  # fmt: skip
@@ -49,7 +56,9 @@ class QueryRows:
     unreadable: set[str]  # names of skipped images, complete once `blocks` is exhausted
 
 
-def read_queries(path: Path, trained: "TrainedModel", jobs: int, skip: bool) -> QueryRows:
+def read_queries(
+    path: Path, columns: str | None, trained: "TrainedModel", jobs: int, skip: bool
+) -> QueryRows:
     """The rows of a file of vectors, an image or a folder of images."""
     from nearkin import datasets
     from nearkin.images.folder import SUFFIXES, unlabelled
@@ -57,7 +66,7 @@ def read_queries(path: Path, trained: "TrainedModel", jobs: int, skip: bool) -> 
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; give vectors, an image or a folder")
     if not path.is_dir() and not path.name.lower().endswith(SUFFIXES):
-        rows = datasets.read(path).rows
+        rows = datasets.read(path, columns=parse_columns(columns)).rows
         datasets.check_finite(rows, path)
         return QueryRows(iter([rows]), None, set())
     names, unreadable, encoder = unlabelled(path), set[str](), require_encoder(trained, path)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what they end, and the message on standard error."""
+"""Ctrl-C, SIGTERM and SIGHUP: what they end, and the message on standard error."""
 
 import functools
 import signal
@@ -9,7 +9,8 @@ from typing import Any
 
 import typer
 
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED = 130
+_EXIT_BASE = 128  # of a process that a signal has ended, as shells report it
 RESUMES = "finished work is kept; run the same command again to resume"
 
 
@@ -24,6 +25,10 @@ def _interrupt(*_: object) -> None:
     raise Interrupted
 
 
+def _terminate(number: int, _: object) -> None:
+    sys.exit(_EXIT_BASE + number)
+
+
 @contextmanager
 def _handlers(handlers: dict[int, Any]) -> Iterator[None]:
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
@@ -35,9 +40,12 @@ def _handlers(handlers: dict[int, Any]) -> Iterator[None]:
 
 
 def interrupt_handlers() -> AbstractContextManager[None]:
-    """End the command on SIGINT and SIGTERM inside the block."""
-    # SIGTERM unwinds the stack, so that temporary files are removed.
-    handlers: dict[int, Any] = {signal.SIGTERM: lambda *_: sys.exit(TERMINATED)}
+    """End the command on SIGINT, SIGTERM and SIGHUP inside the block."""
+    # These unwind the stack, so that temporary files are removed and workers end.
+    handlers: dict[int, Any] = {signal.SIGTERM: _terminate}
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) == signal.SIG_DFL:  # nohup ignores it
+        handlers[hangup] = _terminate
     # A shell may start background jobs with SIGINT ignored; leave it so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         handlers[signal.SIGINT] = _interrupt

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli import options
-from nearkin.cli.inputs import check_output_paths, load_classifier, require_encoder
+from nearkin.cli.inputs import check_output_paths, load_classifier, parse_columns, require_encoder
 from nearkin.cli.interrupts import Interrupted, interrupt_learning_only, interruptible
 from nearkin.cli.output import Json, emit, epoch_bar, model_summary, plain_warnings, verbosity
 
@@ -23,6 +23,7 @@ def train(
     given: list[str],
     labels: options.Labels = None,
     label_column: options.Column = None,
+    columns: options.Columns = None,
     neighbors: Annotated[
         Path | None, typer.Option(help="Neighbour lists of 'nearkin neighbors'.")
     ] = None,
@@ -66,7 +67,7 @@ def train(
     check_output_paths(out)
     advice = _resume_advice(folder)
     with plain_warnings(), interruptible(advice), _cluster(cluster):
-        X, y = read_labelled(rows, labels, label_column)
+        X, y = read_labelled(rows, labels, label_column, parse_columns(columns))
         with epoch_bar(settings) as callback, interrupt_learning_only():
             model = settings.classifier(X.shape, callback, jobs, verbosity())
             model.fit(X, y, neighbors=_neighbor_lists(neighbors), folder=work)
@@ -109,6 +110,7 @@ def evaluate(
     rows: options.Queries,
     labels: options.Labels = None,
     label_column: options.Column = None,
+    columns: options.Columns = None,
     encoder: options.Encoder = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder to write plots to.")] = None,
@@ -128,12 +130,17 @@ def evaluate(
     from nearkin.app import assessment, page
     from nearkin.app import plots as plotting
     from nearkin.app.baselines import measure, parse_baselines
+    from nearkin.app.labels import read_labelled
 
     selected = parse_baselines(baselines)
     check_output_paths(report)
     trained = load_classifier(model, encoder, names)
     with plain_warnings():
-        X, y, images = _test_rows(rows, labels, label_column, trained, jobs, skip_unreadable)
+        if rows.is_dir():
+            X, y, images = _test_images(rows, trained, jobs, skip_unreadable)
+        else:
+            X, y = read_labelled(rows, labels, label_column, parse_columns(columns))
+            images = None
         result = assessment.assess(trained.model, X, y)
         if selected:
             result["baselines"] = measure(trained.model, X, y, selected, time_limit)
@@ -155,17 +162,12 @@ def _short(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _test_rows(
-    rows: Path, labels: Path | None, column: str | None, trained: Any, jobs: int, skip: bool
-) -> tuple[Any, Any, list[str] | None]:
-    """Rows, labels and, for a folder of images, their paths."""
+def _test_images(folder: Path, trained: Any, jobs: int, skip: bool) -> tuple[Any, Any, list[str]]:
+    """Rows, labels and paths of a folder of images."""
     from nearkin.app.encoding import encode
-    from nearkin.app.labels import read_labelled
     from nearkin.images import ImageFolder
 
-    if not rows.is_dir():
-        return *read_labelled(rows, labels, column), None
-    images = ImageFolder(rows)
-    X, readable = encode(require_encoder(trained, rows), images, skip, n_jobs=jobs)
+    images = ImageFolder(folder)
+    X, readable = encode(require_encoder(trained, folder), images, skip, n_jobs=jobs)
     images = images[readable]
     return X[readable], images.labels, images.paths

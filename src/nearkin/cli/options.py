@@ -20,6 +20,14 @@ Model = Annotated[
 ]
 Labels = Annotated[Path | None, typer.Option(help="Labels: .npy, or text with one per line.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file that holds the labels.")]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns of a table that are features: comma-separated names or patterns; -NAME "
+        "leaves one out. By default all but the labels.",
+        metavar="NAMES",
+    ),
+]
 Encoder = Annotated[
     Path | None, typer.Option(help="Encoder of images, as written by 'nearkin features'.")
 ]

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli.encoders import Mean, Onnx, Output, Scale, Words, onnx_encoder
+from nearkin.cli.inputs import parse_columns
 from nearkin.cli.interrupts import RESUMES, interruptible
-from nearkin.cli.options import Baselines, Column, Jobs, Labels, Skip, with_training_options
+from nearkin.cli.options import (
+    Baselines,
+    Column,
+    Columns,
+    Jobs,
+    Labels,
+    Skip,
+    with_training_options,
+)
 from nearkin.cli.output import Json, emit, epoch_bar, plain_warnings, print_progress, verbosity
 
 if TYPE_CHECKING:
@@ -43,6 +52,7 @@ def run(
     ] = None,
     labels: Labels = None,
     label_column: Column = None,
+    columns: Columns = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.2,
     baselines: Baselines = "quick",
     onnx: Onnx = None,
@@ -75,7 +85,9 @@ def run(
         encoder = LLC(words, random_state=settings.seed)
     with plain_warnings(), interruptible(RESUMES):
         result = pipeline.run(
-            pipeline.DataSource(source, labels, label_column, encoder, skip_unreadable),
+            pipeline.DataSource(
+                source, labels, label_column, parse_columns(columns), encoder, skip_unreadable
+            ),
             folder or pipeline.default_folder(source),
             pipeline.RunSettings(settings, test_share, parse_baselines(baselines)),
             pipeline.RunOptions(jobs, print_progress, partial(epoch_bar, settings), verbosity()),

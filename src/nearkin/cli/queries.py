@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from nearkin.cli.inputs import check_output_paths, load_classifier, read_queries
-from nearkin.cli.options import Encoder, Jobs, Model, Names, Queries, Skip
+from nearkin.cli.options import Columns, Encoder, Jobs, Model, Names, Queries, Skip
 from nearkin.cli.output import Json, emit, plain_warnings, write_text
 
 KINDS = ("plain", "learned")  # similarities, in the order of ``rerank``
@@ -23,6 +23,7 @@ def classify(
     top: Annotated[int, typer.Option(help="Labels per row, best first.")] = 1,
     probabilities: Annotated[bool, typer.Option(help="Add the shares of the votes.")] = False,
     encoder: Encoder = None,
+    columns: Columns = None,
     out: Annotated[
         Path | None, typer.Option(help="File to write instead of standard output.")
     ] = None,
@@ -44,7 +45,7 @@ def classify(
     if not 1 <= top <= len(classes):
         raise ValueError(f"--top {top} must lie between 1 and {len(classes)}, the model's classes")
     with plain_warnings():
-        queries = read_queries(rows, trained, jobs, skip_unreadable)
+        queries = read_queries(rows, columns, trained, jobs, skip_unreadable)
         p = np.concatenate([trained.model.predict_proba(block) for block in queries.blocks])
     order = np.argsort(-p, axis=1, kind="stable")[:, :top]
     shares = np.take_along_axis(p, order, axis=1).astype(float).round(6).tolist()
@@ -81,6 +82,7 @@ def search(
     rows: Queries,
     n: Annotated[int, typer.Option(help="Rows to find for each query.")] = 5,
     encoder: Encoder = None,
+    columns: Columns = None,
     names: Names = None,
     report: Annotated[
         Path | None, typer.Option(help="HTML page of pictures to write, for images.")
@@ -101,7 +103,7 @@ def search(
     if not 1 <= n <= shortlist:
         raise ValueError(f"--n {n} must lie between 1 and {shortlist}, the model's shortlist")
     with plain_warnings():
-        queries = read_queries(rows, trained, jobs, skip_unreadable)
+        queries = read_queries(rows, columns, trained, jobs, skip_unreadable)
         found: list[Any] = []
         for block in queries.blocks:
             found += zip(*(_hits(trained, block, n, rerank) for rerank in (False, True)))

@@ -6,7 +6,7 @@ the missing ones.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.run_folder import RunFolder
 from nearkin.io.safetensors import Stream
 from nearkin.learning.holdout import HoldOut
+from nearkin.native.blas import project_rows
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.preprocessing.pca import row_blocks
@@ -64,7 +65,7 @@ class Members:
     def write_rows(self, n: int, X: Array, P: Array) -> None:
         """Write the projected rows ``X Pᵀ`` of member `n`, block by block."""
         shape = len(X), len(P)
-        rows = Stream(shape, np.dtype(np.float32), lambda: (b @ P.T for _, b in row_blocks(X)))
+        rows = Stream(shape, np.dtype(np.float32), lambda: _projected(X, P))
         self.folder.write(_rows(n), {}, {"rows": rows})
 
     def clear_shared(self) -> None:
@@ -90,8 +91,13 @@ def _unfinished(n: int) -> str:
 
 def mean_squared_length(X: Array, P: Array) -> float:
     """Of the rows of ``X Pᵀ``, from a sample: it only sets the unit of the step size."""
-    sample = X[np.linspace(0, len(X) - 1, min(_SAMPLE, len(X))).astype(int)] @ P.T
+    sample = X[np.linspace(0, len(X) - 1, min(_SAMPLE, len(X))).astype(int)]
+    sample = project_rows(sample, P)
     return float(np.einsum("nd,nd->n", sample, sample).mean(dtype=np.float64))
+
+
+def _projected(X: Array, P: Array) -> Iterator[Array]:
+    return (project_rows(block, P) for _, block in row_blocks(X))
 
 
 def learn_member(members: Members, n: int, learner: Any) -> None:

@@ -3,15 +3,8 @@
 from typing import Any
 
 from nearkin.learning.blocks import BLOCK
-from nearkin.learning.memory import (
-    DEGREE,
-    FIXED_BYTES,
-    LIST_BYTES,
-    ROW_BYTES,
-    fit_bytes,
-    partition_bytes,
-    quantized_bytes,
-)
+from nearkin.learning.memory import DEGREE, ROW_BYTES, fit_bytes, quantized_bytes
+from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, partition_bytes
 from nearkin.validation.memory import Stages
 
 

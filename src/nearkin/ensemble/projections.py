@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.blas import serial_blas
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
 from nearkin.validation.parameters import checked
@@ -64,7 +65,8 @@ class Random:
             return signs * np.float32(np.sqrt(3 / self.d))
         P = rng.standard_normal((self.d, self.D), dtype=np.float32)
         if self.kind == "orthonormal":
-            columns = np.linalg.qr(P.T)[0]
+            with serial_blas():  # the same bits on any number of threads
+                columns = np.linalg.qr(P.T)[0]
             return np.ascontiguousarray(columns.T) * np.float32(np.sqrt(self.D / self.d))
         return P / np.float32(np.sqrt(self.d))
 

@@ -12,14 +12,14 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from nearkin.images.folder import ImageFolder, sources_of
 from nearkin.images.reading import Source
 from nearkin.images.store import Failures, Sink, open_store
-from nearkin.io.fingerprint import TextDigest
+from nearkin.io.fingerprint import FileDigest, TextDigest
 from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder, as_run_folder
+from nearkin.native.threads import limited_libraries
 from nearkin.validation import expect
 from nearkin.validation.parameters import checked
 
@@ -111,7 +111,11 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=N
         chunk, width = self.chunk_shape()
         run, inputs = as_run_folder(folder), {**self.inputs(), "images": fingerprint(sources)}
         failures: Failures = {}
-        with open_store(out, run, (len(sources), width), dtype, chunk, inputs) as store:
+
+        def digest(start: int) -> str:
+            return contents(sources[start : start + chunk])
+
+        with open_store(out, run, (len(sources), width), dtype, chunk, inputs, digest) as store:
             starts = np.unique(np.flatnonzero(~store.done) // chunk) * chunk
             # No memory mapping of arguments: compiled code would be compiled again for read-only
             # arrays.
@@ -135,7 +139,7 @@ def name_of(source: Source) -> str:
 
 
 def fingerprint(sources: Sequence[Source]) -> TextDigest:
-    """A digest of which images these are, in which order; not of what the files hold."""
+    """A digest of which images these are, in which order; `contents` is of what files hold."""
     digest = hashlib.sha256()
     for source in sources:
         data = source if isinstance(source, bytes) else os.fsencode(os.path.abspath(source))
@@ -143,18 +147,25 @@ def fingerprint(sources: Sequence[Source]) -> TextDigest:
     return TextDigest(digest.hexdigest())
 
 
+def contents(sources: Sequence[Source]) -> str:
+    """A digest of what files hold: one of equal size and time may have replaced another."""
+    paths = [os.path.abspath(source) for source in sources if not isinstance(source, bytes)]
+    return str(FileDigest(*paths))
+
+
 def _encode_chunk(
     encoder: ImageEncoder, sources: Sequence[Source], start: int, sink: Sink | None, dtype: str
 ) -> Chunk:
     """Encode images from row `start` on; runs in a worker."""
+    before = contents(sources) if sink is not None and sink.folder.durable else ""
     # One thread of BLAS: the processes are the parallelism, and sums keep their order.
-    with threadpool_limits(1):
+    with limited_libraries(1):
         values, failed = encoder.encode(sources)
     values = values.astype(dtype)
     failed = {start + i: reason for i, reason in failed.items()}
     if sink is None:
         return start, start + len(sources), failed, values
-    sink.write(start, values, failed)
+    sink.write(start, values, failed, before)
     return start, start + len(sources), failed, None
 
 

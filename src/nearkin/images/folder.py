@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.images.reading import Source
+from nearkin.io.files import check_file
 from nearkin.validation import expect
 from nearkin.validation.parameters import checked, require
 
@@ -68,7 +69,7 @@ class ImageFolder:
         found_classes = {
             entry.name: sorted(_images_below(Path(entry.path), base), key=lambda path: path.parts)
             for entry in _entries(base)
-            if entry.is_dir()
+            if _is_dir(entry)
         }
         rows = [(path, name) for name in sorted(found_classes) for path in found_classes[name]]
         loose = sum(_is_image(entry) for entry in _entries(base))
@@ -90,6 +91,7 @@ class ImageFolder:
         are relative to the list.
         """
         file = Path(path)
+        check_file(file, "a CSV file of path,label")
         with open(file, encoding="utf-8-sig", newline="") as lines:
             rows = list(_csv_rows(csv.reader(lines), file))
         if not rows:
@@ -174,10 +176,20 @@ def _entries(folder: Path) -> list["os.DirEntry[str]"]:
         return [entry for entry in entries if not entry.name.startswith(".")]
 
 
+def _is_dir(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
 def _is_image(entry: "os.DirEntry[str]") -> bool:
-    """By its suffix. Dangling links count, so that extraction reports them; pipes do not."""
+    """By its suffix. Links that lead nowhere count, so that extraction reports them; pipes do not.
+
+    `os.path`, unlike the entry, takes a link to itself for one that leads nowhere.
+    """
     return entry.name.lower().endswith(SUFFIXES) and (
-        entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
+        os.path.isfile(entry.path) or (entry.is_symlink() and not os.path.exists(entry.path))
     )
 
 
@@ -191,7 +203,7 @@ def _images_below(folder: Path, base: Path | None = None) -> Iterator[Path]:
             continue
         seen.add(_identity(current))
         for entry in sorted(_entries(current), key=lambda entry: entry.name, reverse=True):
-            if entry.is_dir():
+            if _is_dir(entry):
                 pending.append(Path(entry.path))
             elif _is_image(entry):
                 yield Path(entry.path)

@@ -86,6 +86,8 @@ def _reason(error: Exception) -> str:
 
 def _decode(pillow: Any, source: Source, side: int | None) -> "Image":
     """Open, refuse decompression bombs, decode, rotate upright, convert to 8 bits."""
+    if not isinstance(source, bytes) and os.path.exists(source) and not os.path.isfile(source):
+        raise ImageError("not a regular file")  # a pipe would wait for a writer
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     with pillow.open(file, formats=FORMATS) as image:
         width, height = image.size

@@ -7,7 +7,7 @@ small part that holds their checksum.
 import os
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from nearkin.io.atomic import atomic_write
-from nearkin.io.fingerprint import Fingerprint
+from nearkin.io.fingerprint import Fingerprint, TextDigest
 from nearkin.io.rows import create_rows, link_or_copy, write_rows
 from nearkin.io.run_folder import RunFolder
 
 Failures: TypeAlias = dict[int, str]  # row → reason
 Shape: TypeAlias = tuple[int, int]
+Contents: TypeAlias = Callable[[int], str]  # first row of a chunk → digest
 
 FILE = "features.npy"
 _COMPLETE = "complete"
@@ -36,10 +37,10 @@ class Sink:
     folder: RunFolder
     inputs: Fingerprint
 
-    def write(self, start: int, values: NDArray[Any], failed: Failures) -> None:
-        """Write rows, then the record that they are done."""
+    def write(self, start: int, values: NDArray[Any], failed: Failures, contents: str = "") -> None:
+        """Write rows, then the record that they are done, and from which contents."""
         write_rows(self.path, start, values)
-        notes = {"failed": failed, "crc32": _checksum(values)}
+        notes = {"failed": failed, "crc32": _checksum(values), "contents": contents}
         self.folder.worker().write(_chunk(start), self.inputs, {}, notes)
 
 
@@ -84,11 +85,22 @@ class FolderStore(Store):
     """Rows in a claimed run folder; finished ones are not made again."""
 
     def __init__(
-        self, folder: RunFolder, shape: Shape, dtype: DTypeLike, chunk: int, inputs: Fingerprint
+        self,
+        folder: RunFolder,
+        shape: Shape,
+        dtype: DTypeLike,
+        chunk: int,
+        inputs: Fingerprint,
+        contents: Contents,
     ) -> None:
         folder.begin(inputs)
         self.folder, self.inputs, self.chunk = folder, inputs, chunk
-        complete = folder.is_intact(FILE) and folder.read(_COMPLETE, inputs) is not None
+        self.contents = [contents(start) for start in range(0, shape[0], chunk)]
+        kept = folder.read(_COMPLETE, inputs)
+        complete = kept is not None and folder.is_intact(FILE)
+        if complete and kept is not None and kept[1].get("contents") != self.contents:
+            warnings.warn("images have changed since; all are encoded again", stacklevel=2)
+            complete = False
         self.done = np.full(shape[0], complete)
         self.path = folder.scratch("rows", inputs) / FILE
         self.sink = Sink(self.path, folder, inputs)
@@ -106,6 +118,10 @@ class FolderStore(Store):
             kept = self.folder.read(_chunk(start), self.inputs)
             if kept is None:
                 continue
+            if kept[1]["contents"] != self.contents[start // self.chunk]:
+                if not kept[1]["failed"]:  # else they may have been repaired
+                    warnings.warn(f"images from {start} on have changed since", stacklevel=2)
+                continue
             if kept[1]["crc32"] != _checksum(rows[part]):
                 warnings.warn(f"rows from {start} on are damaged and made again", stacklevel=2)
                 continue
@@ -116,7 +132,8 @@ class FolderStore(Store):
         """Publish the file; while rows are missing, keep the scratch file that takes them."""
         source = self.path
         if source.exists():  # else it was complete before
-            inputs = Fingerprint.of(self.inputs | {"failed": repr(sorted(failures))})
+            state = {"failed": sorted(failures), "contents": self.contents}
+            inputs = Fingerprint.of({**self.inputs, "state": TextDigest(repr(state))})
 
             def make(path: Path) -> None:
                 # Rows that are repaired later must not change the file that is recorded now.
@@ -124,7 +141,7 @@ class FolderStore(Store):
 
             self.folder.file(FILE, inputs, make, stale="replace")
         if not failures:
-            self.folder.write(_COMPLETE, self.inputs, {})
+            self.folder.write(_COMPLETE, self.inputs, {}, {"contents": self.contents})
             for start in range(0, len(self.done), self.chunk):
                 self.folder.remove(_chunk(start))
             self.folder.remove_scratch("rows")
@@ -139,14 +156,18 @@ def open_store(
     dtype: str,
     chunk: int,
     inputs: Mapping[str, Any],
+    contents: Contents = lambda _: "",
 ) -> Iterator[Store]:
-    """A store for rows; after the block, its `rows` are all rows."""
+    """A store for rows; after the block, its `rows` are all rows.
+
+    `contents` gives a digest of what the rows from a number on are made from.
+    """
     if out is not None and folder.durable:
         raise ValueError("give out= to write a file, or folder= to keep and resume the work")
     if folder.durable:
         made_from = Fingerprint.of({**inputs, "shape": shape, "dtype": dtype})
         with folder.claim("transform"):
-            yield FolderStore(folder, shape, dtype, chunk, made_from)
+            yield FolderStore(folder, shape, dtype, chunk, made_from, contents)
     elif out is not None:
         if Path(out).suffix != ".npy":
             raise ValueError(f"out={str(out)!r}: expected a name that ends in .npy")

@@ -36,14 +36,17 @@ class Digest:
 
 
 class FileDigest(Digest):
-    """Names and contents of files as an input; size and time would miss a replaced file."""
+    """Names and contents of files as an input, and what is read of them.
 
-    def __init__(self, *paths: str | os.PathLike[str]) -> None:
-        self.paths = paths
+    Size and time would miss a replaced file.
+    """
+
+    def __init__(self, *paths: str | os.PathLike[str], settings: Any = None) -> None:
+        self.paths, self.settings = paths, settings
 
     @cached_property
     def _text(self) -> str:
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(repr(self.settings).encode())
         for path in self.paths:
             digest.update(os.fsencode(path) + b"\0" + _contents(path))
         return _HASHED + digest.hexdigest()[:32]

@@ -33,8 +33,9 @@ class Marker:
             content = dict(json.loads(data))
             checksum = content.pop("crc32")
             newer = int(content["format"]) > FORMAT
-            damaged = not newer and checksum != _checksum(content)
-        except (KeyError, TypeError, ValueError, RecursionError):
+            marker = cls() if newer else cls(**content)
+            damaged = not newer and not (checksum == _checksum(content) and marker._is_whole())
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             newer, damaged = False, True
         if damaged:
             raise ValueError(
@@ -46,7 +47,18 @@ class Marker:
                 f"folder={str(folder)!r} has format {content['format']}, this version of nearkin "
                 f"reads format {FORMAT}; use the version that began it, or give another folder"
             )
-        return cls(**content)
+        return marker
+
+    def _is_whole(self) -> bool:
+        """Whether everything is of the type that it is used as."""
+        texts = [self.id, *self.purposes.values(), *self.files, *self.inputs, *self.purposes]
+        inputs = [text for made_from in self.inputs.values() for text in made_from.values()]
+        versions = [version for known in self.files.values() for version in known]
+        return (
+            isinstance(self.seed, int)
+            and all(isinstance(text, str) for text in [*texts, *inputs])
+            and all({"sha256", "inputs", "confirmed"} <= version.keys() for version in versions)
+        )
 
 
 def _checksum(content: dict[str, Any]) -> str:

@@ -113,8 +113,6 @@ def load(path: str | os.PathLike[str], verify: bool | None = None) -> Any:
         Whether to compare the file's checksum, which reads all of it. If left out, this is done for
         files of up to 1 GiB.
     """
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} does not exist; give the path of a saved model")
     arrays, metadata = safetensors.read(path, verify)
     if metadata.get("format") != "nearkin":
         raise FileFormatError(f"{path} is a safetensors file, but nearkin did not write it")
@@ -226,7 +224,8 @@ def restore(item: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if "array" in item:
         return arrays[item["array"]]
     if "values" in item:
-        return np.array(item["values"], dtype=item["dtype"])
+        dtype = np.dtype(item["dtype"])  # as long as the longest text, whatever the file says
+        return np.array(item["values"], dtype=dtype.kind if dtype.kind in "SU" else dtype)
     if "dict" in item:
         return {key: restore(value, arrays) for key, value in item["dict"]}
     if "tuple" in item:

@@ -60,12 +60,13 @@ class Root:
         if self.storage.exists(marker.NAME):
             return True
         others = self.storage.names()
-        if others:
+        # Asked again: another process may have claimed it while the names were read.
+        if others and not self.storage.exists(marker.NAME):
             raise ValueError(
                 f"folder={str(self.path)!r} holds files that are not nearkin's "
                 f"({', '.join(others[:3])}); give a new or an empty folder"
             )
-        return False
+        return bool(others)
 
     def _open(self) -> None:
         """Read the marker, or write the first. The lock is held."""
@@ -106,6 +107,8 @@ class Root:
         digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
         path = self.storage.scratch() / f"{_SCRATCH}{name}-{digest}"
         self.clear_scratch(f"{name}-", keep=path)
+        if path.is_symlink():  # its name can be foreseen, and it would lead elsewhere
+            raise FileExistsError(f"{path} is a link, but nearkin needs a folder there; remove it")
         path.mkdir(exist_ok=True)
         return path
 

@@ -1,5 +1,6 @@
 """Rows of ``.npy`` files by plain writes: on a full disk, a write to a memory map kills."""
 
+import errno
 import os
 import shutil
 from collections.abc import Iterable
@@ -8,6 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+# What file systems without reservations answer.
+_CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def create_rows(path: Path, shape: tuple[int, int], dtype: DTypeLike) -> None:
@@ -28,9 +32,19 @@ def create_rows(path: Path, shape: tuple[int, int], dtype: DTypeLike) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         size = file.tell() + shape[0] * shape[1] * dtype.itemsize
         file.flush()
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)
+        _reserve(file.fileno(), size)
         file.truncate(size)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Reserve space; where that is not possible, a full disk is noticed by the writes."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno not in _CANNOT_RESERVE:
+            raise
 
 
 def write_rows(path: Path, start: int, rows: NDArray[Any]) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io.atomic import atomic_write
+from nearkin.io.files import check_file
 
 _NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
           "I8": "|i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1",
@@ -120,6 +121,7 @@ def read(
 
     The checksum is compared if the file has one and is not large, or if `verify` says so.
     """
+    check_file(path, "a model that nearkin.save wrote")
     path = Path(path)
     header, start = _header(path)
     size = path.stat().st_size - start

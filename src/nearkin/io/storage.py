@@ -14,6 +14,7 @@ from nearkin.io.atomic import atomic_write, is_temporary
 TEMPORARIES = ".nearkin-tmp"
 
 _LOCK = "lock"
+_ATTEMPTS = 100
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _HELD_ELSEWHERE = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
 
@@ -85,13 +86,23 @@ class LocalStorage:
         """Make the folder and its sub-folder for temporaries."""
         if self.path.exists() and not self.path.is_dir():
             raise FileExistsError(f"folder={str(self.path)!r} is not a folder; give another path")
-        self.path.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            os.mkdir(self.temporaries)
-        if not stat.S_ISDIR(os.lstat(self.temporaries).st_mode):  # a link would lead elsewhere
+        if not stat.S_ISDIR(self._made_folders()):  # a link would lead elsewhere
             raise FileExistsError(
                 f"{self.temporaries} is not a folder, but nearkin needs one there"
             )
+
+    def _made_folders(self) -> int:
+        """Make both folders; the mode of the inner one."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                with suppress(FileExistsError):
+                    os.mkdir(self.temporaries)
+                return os.lstat(self.temporaries).st_mode
+            except FileNotFoundError:  # its last owner is removing them
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
 
     def exists(self, name: str) -> bool:
         """Whether there is anything under this name, a file or not."""
@@ -138,7 +149,11 @@ class LocalStorage:
         """Lock a file. The system releases the lock when the process ends, however it ends."""
         while True:
             path = self.temporaries / _LOCK
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o666)
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o666)
+            except FileNotFoundError:  # its last owner has removed the folder since
+                self.create()
+                continue
             try:
                 if not _lock(descriptor, path):
                     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The memory that a fit of SL-NE needs beside its rows, stage by stage.
+"""The memory that a fit, of SL-NE or of a classifier, needs beside its rows, stage by stage.
 
 Rows in a memory map are read through the page cache, which the system takes back when it is needed
 elsewhere; what counts is the process's own memory. The bytes were measured
@@ -10,21 +10,17 @@ from scipy import sparse
 
 from nearkin.learning.blocks import BLOCK
 from nearkin.native.intrinsics import CACHE_LINE
-from nearkin.native.threads import n_threads
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
-from nearkin.neighbors.base import EXACT_ROWS
-from nearkin.neighbors.exact import DATABASE_BYTES, PRODUCT_BYTES
-from nearkin.neighbors.faiss import FaissIndex
-from nearkin.neighbors.kmeans import DIMS, TRAIN_ROWS_A_CELL
-from nearkin.neighbors.lists import QUERY_BLOCK
+from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, search_bytes
+from nearkin.preprocessing.pca import BLOCK_BYTES, MAX_EIGH_SIZE
 from nearkin.validation.memory import Stages
 
 DEGREE = 2  # edges a row after symmetrising, in units of k, at most; about 1.4 on real data
-FIXED_BYTES = 48 << 20  # buffers of BLAS, compiled code, threads
-LIST_BYTES, DISTANCE_BYTES = 4, 4  # bytes a listed neighbour
-GRAPH_BYTES = 4 + 4 * DEGREE  # … while the graph is made from the lists, and the graph itself
-CANDIDATES = 4  # for each neighbour, in a search by cells; 2 or 3 on most data
-SEARCH_BYTES = 72  # … of a block of queries, while the nearest are merged
+GRAPH_BYTES = (
+    4 + 4 * DEGREE
+)  # bytes a listed neighbour while the graph is made from the lists, and the graph itself
+HELD_OUT = 0.1  # share of the rows that a vote is chosen on
+VOTE_BYTES = 48  # bytes a voter of these
 ROW_BYTES = 150  # bytes a row for labels, order, steps and the like
 
 
@@ -60,30 +56,45 @@ def fit_bytes(
     return stages
 
 
-def search_bytes(rows: int, dims: int, k: int, index: str) -> int:
-    """Bytes of a search for the `k` nearest of all rows."""
-    whole = 4 * rows * dims
-    asking = min(QUERY_BLOCK, rows)
-    queries = asking * (8 * dims + SEARCH_BYTES * (k + 1))
-    lists = (LIST_BYTES + DISTANCE_BYTES) * rows * k + min(PRODUCT_BYTES, 4 * asking * rows)
-    if index == "exact" or (index == "auto" and rows <= EXACT_ROWS):
-        return lists + queries + min(whole, 2 * DATABASE_BYTES) + 16 * rows * n_threads()
-    if index.startswith(("auto", "cells")):
-        reduced = 3 * 4 * rows * min(DIMS, dims)  # as they come, in cells, and those of a search
-        return lists + CANDIDATES * queries + max(reduced, partition_bytes(rows, dims))
-    # An index grows by half as it fills, and keeps every row; a compressing one keeps less.
-    sample = 2 * 4 * dims * min(rows, 2 * FaissIndex.TRAIN_ROWS)
-    return lists + queries + max(3 * whole // 2 + 8 * rows, sample)
+def classifier_bytes(
+    rows: int,
+    columns: int,
+    dims: int,
+    k: int,
+    *,
+    index: str = "auto",
+    ready_lists: bool = False,
+    preprocess: bool = True,
+    learns: bool = True,
+) -> Stages:
+    """Bytes that each stage of a classifier's fit needs beside its rows.
+
+    `columns` are those of the rows, `dims` those of the preprocessed rows.
+    """
+    database = 4 * rows * dims if preprocess else 0
+    lists = 0 if ready_lists else LIST_BYTES * rows * k
+    extra = ROW_BYTES * rows + FIXED_BYTES
+    held = int(rows * HELD_OUT)
+    stages = {"vote": database + lists + VOTE_BYTES * held * k + extra}
+    if preprocess:
+        stages["preprocessing"] = database + pca_bytes(rows, columns, dims) + extra
+    if not ready_lists:
+        stages["neighbours"] = database + search_bytes(rows, dims, k, index) + extra
+    if learns:  # from the lists without the held-out rows, which are a copy
+        fit = fit_bytes(rows, dims, k, ready_lists=True)
+        stages["learning"] = database + lists + LIST_BYTES * rows * k + max(fit.values())
+    return stages
+
+
+def pca_bytes(rows: int, columns: int, dims: int) -> int:
+    """Bytes of finding principal directions and of projecting onto them."""
+    square = min(rows, columns, MAX_EIGH_SIZE)
+    return 48 * square**2 + 12 * columns * dims + 2 * min(BLOCK_BYTES, 4 * rows * columns)
 
 
 def quantized_bytes(rows: int, dims: int) -> int:
     """Bytes of the int8 copy of the rows."""
     return rows * -(-dims // CACHE_LINE) * CACHE_LINE
-
-
-def partition_bytes(rows: int, dims: int) -> int:
-    """Bytes of the rows that k-means sees."""
-    return 4 * dims * min(TRAIN_ROWS_A_CELL * 4 * int(rows**0.5), rows)
 
 
 def listed(neighbors: NeighborLists, n: int) -> int:

@@ -13,16 +13,14 @@ BLAS is therefore called without the GIL, on one thread, once per panel.
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import cache
-from threading import Lock
+from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
-from nearkin.native.threads import in_parallel
+from nearkin.native.threads import blas_limit, in_parallel
 
 Array = NDArray[np.float32]
 
@@ -35,42 +33,11 @@ _sgemm = ctypes.CFUNCTYPE(
 )(get_cython_function_address("scipy.linalg.cython_blas", "sgemm"))  # fmt: skip
 
 
-@cache  # inspecting the libraries of a process takes 5 ms
-def _blas_libraries() -> ThreadpoolController:
-    """The BLAS libraries of numpy and scipy."""
-    return ThreadpoolController().select(user_api="blas")
-
-
-class _ThreadLimit:
-    """A process-wide limit of one BLAS thread, set by the first user and lifted by the last."""
-
-    def __init__(self) -> None:
-        self.lock, self.users, self.limit = Lock(), 0, ExitStack()
-
-    def enter(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                self.limit.enter_context(_blas_libraries().limit(limits=1))
-            self.users += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                self.limit.close()
-
-
-_thread_limit = _ThreadLimit()
-
-
 @contextmanager
 def serial_blas() -> Iterator[None]:
     """Run BLAS on one thread inside the block; `multiply_into` uses the cores by its panels."""
-    _thread_limit.enter()
-    try:
+    with blas_limit.to(1):
         yield
-    finally:
-        _thread_limit.leave()
 
 
 def multiply_into(
@@ -116,14 +83,23 @@ def multiply_into(
 
 
 def project_rows(rows: Array, directions: Array, out: Array | None = None) -> Array:
-    """``rows · directionsᵀ``, where the bits of a row's result do not depend on the other rows.
+    """``rows · directionsᵀ``; a row's bits depend neither on threads nor, among many, on others.
 
     A single direction is not left to BLAS: in a matrix-vector product the position of a row
     decides the order of its sum.
     """
     if len(directions) == 1:
         return np.einsum("nd,kd->nk", rows, directions, out=out)
-    return np.matmul(rows, directions.T, out=out)
+    made = np.empty((len(rows), len(directions)), np.float32) if out is None else out
+
+    def fill(lo: int, hi: int) -> None:
+        np.matmul(rows[lo:hi], directions.T, out=made[lo:hi])
+
+    # The last panel takes the rest, because BLAS has another order of sums for few rows.
+    edges = [*range(0, max(1, len(rows) - PANEL + 1), PANEL), len(rows)]
+    with serial_blas():
+        in_parallel(fill, list(pairwise(edges)))
+    return made
 
 
 def _gemm(

@@ -9,10 +9,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
+from threading import Lock
 from typing import Any, TypeVar
 
 from joblib import cpu_count
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -42,10 +43,71 @@ def limited(threads: int) -> Iterator[None]:
     """Limit BLAS, OpenMP (faiss) and the package's own threads to `threads` inside the block."""
     token = _limit.set(threads)
     try:
-        with threadpool_limits(limits=threads):
+        with limited_libraries(threads):
             yield
     finally:
         _limit.reset(token)
+
+
+@contextmanager
+def limited_libraries(threads: int) -> Iterator[None]:
+    """Limit BLAS and OpenMP, not the package's own threads."""
+    blas_limit.find_libraries()
+    # OpenMP keeps its number by thread, so that its limits do not meet.
+    with blas_limit.to(threads), threadpool_limits(limits=threads, user_api="openmp"):
+        yield
+
+
+class BlasLimit:
+    """Limits of the number of BLAS threads, which belongs to the process and not to a thread.
+
+    While several threads have limits, the lowest holds; the last to leave restores what there was
+    before the first. Each on its own would restore what it had found: the limit of another.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.active = Lock(), list[int]()
+        self.libraries: list[Any] | None = None
+        self.before: list[tuple[Any, int]] = []
+
+    def find_libraries(self) -> None:
+        """Look for BLAS libraries that were loaded since the last time."""
+        with self.lock:
+            if not self.active:
+                self.libraries = None
+
+    @contextmanager
+    def to(self, threads: int) -> Iterator[None]:
+        """Limit BLAS inside the block."""
+        with self.lock:
+            if not self.active:
+                self.before = [(blas, blas.get_num_threads()) for blas in self._libraries()]
+            self.active.append(threads)
+            self._apply()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.active.remove(threads)
+                self._apply()
+
+    def after_fork(self) -> None:
+        """A child has none of the other threads, one of which may have held the lock."""
+        self.lock = Lock()
+
+    def _libraries(self) -> list[Any]:
+        if self.libraries is None:  # looking for them takes 5 ms
+            self.libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        return self.libraries
+
+    def _apply(self) -> None:
+        for blas, before in self.before:
+            wanted = min(self.active, default=before)
+            if blas.get_num_threads() != wanted:
+                blas.set_num_threads(wanted)
+
+
+blas_limit = BlasLimit()
 
 
 @cache
@@ -57,6 +119,7 @@ def pool() -> ThreadPoolExecutor:
 # The threads of a pool do not survive a fork; the child creates its own.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.cache_clear)
+    os.register_at_fork(after_in_child=blas_limit.after_fork)
 
 
 class _OpenMP:

@@ -9,13 +9,22 @@ import os
 import warnings
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder, as_run_folder
-from nearkin.neighbors.base import EXACT_ROWS, IndexDescription, blocks, build, known_index
+from nearkin.neighbors.base import (
+    EXACT_ROWS,
+    Array,
+    Index,
+    IndexDescription,
+    blocks,
+    build,
+    known_index,
+)
 from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, query_neighbors, row_neighbors
-from nearkin.neighbors.shards import nearest_in_shards
+from nearkin.neighbors.shards import SHARD_ROWS, nearest_in_shards
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows
 from nearkin.validation.parameters import checked, require
@@ -71,14 +80,20 @@ def nearest(
     >>> indices.ravel().tolist(), distances.ravel().tolist()
     ([1, 0, 1], [1.0, 1.0, 2.0])
     """
+    from nearkin.neighbors.memory import check_search  # imports the back ends
+
     place = as_run_folder(folder)
-    if not place.durable:
-        return NeighborIndex(X, index).nearest(k, queries, verbose=verbose)
-    if queries is not None:
+    if place.durable and queries is not None:
         raise ValueError("folder= keeps the lists of the rows of X themselves; leave out queries")
     rows = as_rows(X, "X")
-    _check_k(k, len(rows), exclude_self=True)
-    return nearest_in_shards(rows, k, place, index, n_jobs, verbose)
+    vectors = _queries(queries, rows)
+    _check_k(k, len(rows), exclude_self=vectors is None)
+    if place.durable:
+        jobs = min(effective_n_jobs(n_jobs), -(-len(rows) // SHARD_ROWS))
+        check_search(rows.shape, k, index, min(len(rows), SHARD_ROWS), jobs)
+        return nearest_in_shards(rows, k, place, index, n_jobs, verbose)
+    check_search(rows.shape, k, index, None if vectors is None else len(vectors))
+    return _search(build(rows, index), rows, vectors, k, verbose)
 
 
 class NeighborIndex:
@@ -98,19 +113,26 @@ class NeighborIndex:
     @checked(verbose=expect.verbosity)
     def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
         """The `k` nearest rows of each query, or of each row but itself."""
-        index, rows = self._back_end, self.rows
-        vectors = None if queries is None else as_rows(queries, "queries", width=rows.shape[1])
-        _check_k(k, len(rows), exclude_self=vectors is None)
-        index.prepare(k)
-        n, order = (len(rows), index.order) if vectors is None else (len(vectors), None)
-        found = np.empty((n, k), np.float32), np.empty((n, k), np.int32)
-        for lo, hi in track(list(blocks(n, QUERY_BLOCK)), "neighbours", show=verbose > 0):
-            at = np.arange(lo, hi) if order is None else order[lo:hi]
-            if vectors is None:
-                found[0][at], found[1][at] = row_neighbors(index, rows, at, k)
-            else:
-                found[0][at], found[1][at] = query_neighbors(index, rows, vectors[lo:hi], k)
-        return found
+        vectors = _queries(queries, self.rows)
+        _check_k(k, len(self.rows), exclude_self=vectors is None)
+        return _search(self._back_end, self.rows, vectors, k, verbose)
+
+
+def _queries(queries: ArrayLike | None, rows: Array) -> Array | None:
+    return None if queries is None else as_rows(queries, "queries", width=rows.shape[1])
+
+
+def _search(index: Index, rows: Array, vectors: Array | None, k: int, verbose: int) -> Neighbors:
+    index.prepare(k)
+    n, order = (len(rows), index.order) if vectors is None else (len(vectors), None)
+    found = np.empty((n, k), np.float32), np.empty((n, k), np.int32)
+    for lo, hi in track(list(blocks(n, QUERY_BLOCK)), "neighbours", show=verbose > 0):
+        at = np.arange(lo, hi) if order is None else order[lo:hi]
+        if vectors is None:
+            found[0][at], found[1][at] = row_neighbors(index, rows, at, k)
+        else:
+            found[0][at], found[1][at] = query_neighbors(index, rows, vectors[lo:hi], k)
+    return found
 
 
 @checked(sample=expect.whole(1), seed=expect.whole(0))

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from nearkin.native.blas import project_rows
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array, validate_data
@@ -100,7 +101,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         features = np.empty((len(rows), 2 * m), np.float32)
         for lo in range(0, len(rows), 4_096):
             part = slice(lo, lo + 4_096)
-            angles = rows[part] @ self.directions_
+            angles = project_rows(rows[part], self.directions_.T)
             np.cos(angles, out=features[part, :m])
             np.sin(angles, out=features[part, m:])
         features *= np.float32(1 / np.sqrt(m))

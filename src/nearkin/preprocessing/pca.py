@@ -4,18 +4,21 @@ All methods read `X` in blocks. The shape alone selects one: the Gram matrix for
 columns, the covariance for few columns, randomised subspace iteration for many of both.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from nearkin.native.blas import PANEL, multiply_into, serial_blas
+
 Array = NDArray[np.float32]
 
 BLOCK_BYTES = 64 << 20
 MAX_EIGH_SIZE = 5_000  # a symmetric eigenproblem of this size takes half a minute
 POWER_ITERATIONS = 4
+_NARROW = 64  # columns of a panel's panels
 
 
 def row_blocks(X: Any) -> Iterator[tuple[int, Array]]:
@@ -38,23 +41,29 @@ def mean(X: Any) -> Array:
 def principal_directions(
     X: Any, n: int, centre: Array, rng: np.random.Generator, max_eigh: int = MAX_EIGH_SIZE
 ) -> tuple[Array, Array]:
-    """Return the `n` directions of largest variance, an (n, D) array, and their variances."""
+    """Return the `n` directions of largest variance, an (n, D) array, and their variances.
+
+    They are the same bits on any number of threads: products run in panels, LAPACK on one thread.
+    """
     rows, columns = X.shape
-    if rows < columns and rows <= 2 * max_eigh:
-        directions, variances = _by_gram(X, n, centre)
-    elif columns <= max_eigh:
-        directions, variances = _by_covariance(X, n, centre)
-    else:
-        directions, variances = _by_subspace_iteration(X, n, centre, rng)
+    with serial_blas():
+        if rows < columns and rows <= 2 * max_eigh:
+            directions, variances = _by_gram(X, n, centre)
+        elif columns <= max_eigh:
+            directions, variances = _by_covariance(X, n, centre)
+        else:
+            directions, variances = _by_subspace_iteration(X, n, centre, rng)
     return _fix_signs(directions), variances
 
 
 def scatter(X: Any, centre: Array) -> NDArray[np.float64]:
     """Return the sum of the outer products of the centred rows, a D×D array."""
-    total = np.zeros((X.shape[1], X.shape[1]))
+    D = X.shape[1]
+    total, part = np.zeros((D, D)), np.empty((D, D), np.float32)
     for _, block in row_blocks(X):
-        centred = block - centre
-        total += centred.T @ centred
+        centred = _minus(block, centre)
+        multiply_into(part, centred, centred, left_transposed=True)
+        total += part
     return total
 
 
@@ -67,9 +76,10 @@ def _by_covariance(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
 
 def _by_gram(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
     N, D = X.shape
-    gram = np.zeros((N, N))
+    gram, part = np.zeros((N, N)), np.empty((N, N), np.float32)
     for _, _, block in _column_blocks(X, centre):
-        gram += block @ block.T
+        multiply_into(part, block, block, right_transposed=True)
+        gram += part
     if centre.any():
         # The rounding error of the mean would appear as a direction with variance.
         gram -= gram.mean(axis=0)
@@ -77,10 +87,10 @@ def _by_gram(X: Any, n: int, centre: Array) -> tuple[Array, Array]:
     values, vectors = linalg.eigh(gram, subset_by_index=(N - n, N - 1))
     values, vectors = values[::-1], vectors[:, ::-1]
     inverse = np.where(values > values[0] * 1e-10, 1 / np.sqrt(np.maximum(values, 1e-300)), 0)
-    weights = (vectors * inverse).T.astype(np.float32)
+    weights = np.ascontiguousarray((vectors * inverse).T, np.float32)
     directions = np.empty((n, D), np.float32)
     for lo, hi, block in _column_blocks(X, centre):
-        directions[:, lo:hi] = weights @ block
+        multiply_into(directions[:, lo:hi], weights, block)
     return directions, _clip_negative(values / N)
 
 
@@ -90,8 +100,12 @@ def _column_blocks(X: Any, centre: Array) -> Iterator[tuple[int, int, Array]]:
     for lo in range(0, X.shape[1], step):
         part = columns[:, lo : lo + step]
         dense = part.toarray() if sparse.issparse(part) else part
-        block = np.asarray(dense, np.float32) - centre[lo : lo + step]
+        block = _minus(np.asarray(dense, np.float32), centre[lo : lo + step])
         yield lo, lo + block.shape[1], block
+
+
+def _minus(block: Array, centre: Array) -> Array:
+    return np.subtract(block, centre, order="C")
 
 
 def _by_subspace_iteration(
@@ -100,30 +114,41 @@ def _by_subspace_iteration(
     """Block power iteration on the covariance, which is never formed (Halko et al. 2011)."""
     D = X.shape[1]
     width = min(D, n + max(10, n // 10))
-    basis = np.linalg.qr(rng.standard_normal((D, width), dtype=np.float32))[0]
+    basis = _orthonormal(rng.standard_normal((D, width), dtype=np.float32))
     for _ in range(POWER_ITERATIONS):
-        basis = np.linalg.qr(_accumulate(X, centre, basis, _scatter_times))[0]
-    small = _accumulate(X, centre, basis, _gram_of) / X.shape[0]
-    values, vectors = linalg.eigh(small, subset_by_index=(width - n, width - 1))
-    return (basis @ vectors[:, ::-1]).T.astype(np.float32), _clip_negative(values[::-1])
+        product = np.zeros((D, width), np.float32)
+        for centred, projected in _projected(X, centre, basis):
+            multiply_into(product, centred, projected, keep=1, left_transposed=True)
+        basis = _orthonormal(product)
+    small = np.zeros((width, width), np.float32)
+    for _, projected in _projected(X, centre, basis):
+        multiply_into(small, projected, projected, keep=1, left_transposed=True)
+    values, vectors = linalg.eigh(small / X.shape[0], subset_by_index=(width - n, width - 1))
+    directions = np.empty((n, D), np.float32)
+    rotation = np.ascontiguousarray(vectors[:, ::-1].T, np.float32)
+    multiply_into(directions, rotation, basis, right_transposed=True)
+    return directions, _clip_negative(values[::-1])
 
 
-def _scatter_times(centred: Array, basis: Array) -> Array:
-    return centred.T @ (centred @ basis)
-
-
-def _gram_of(centred: Array, basis: Array) -> Array:
-    projected = centred @ basis
-    return projected.T @ projected
-
-
-def _accumulate(
-    X: Any, centre: Array, basis: Array, term: Callable[[Array, Array], Array]
-) -> NDArray[np.floating[Any]]:
-    total: NDArray[np.floating[Any]] = np.zeros(())
+def _projected(X: Any, centre: Array, basis: Array) -> Iterator[tuple[Array, Array]]:
+    """Centred rows, a block at a time, and their products with the basis."""
     for _, block in row_blocks(X):
-        total = total + term(block - centre, basis)
-    return total
+        centred = _minus(block, centre)
+        projected = np.empty((len(block), basis.shape[1]), np.float32)
+        multiply_into(projected, centred, basis)
+        yield centred, projected
+
+
+def _orthonormal(basis: Array) -> Array:
+    """Orthonormal columns, in place: Gram-Schmidt by panels, for QR would run on one thread."""
+    for lo in range(0, basis.shape[1], PANEL):
+        done, panel = basis[:, :lo], basis[:, lo : lo + PANEL]
+        for _ in range(2):  # once is not orthogonal enough
+            overlap = np.empty((lo, panel.shape[1]), np.float32)
+            multiply_into(overlap, done, panel, left_transposed=True, panel=_NARROW)
+            multiply_into(panel, done, overlap, scale=-1, keep=1, panel=_NARROW)
+            panel[:] = np.linalg.qr(panel)[0]
+    return basis
 
 
 def _clip_negative(values: NDArray[np.float64]) -> Array:

@@ -9,7 +9,6 @@ from scipy import sparse
 from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
-from nearkin.validation import memory
 from nearkin.voting.parts import is_fitted, seeded
 
 Array = NDArray[np.float32]
@@ -28,7 +27,6 @@ def prepared(
     kept = _read(folder, inputs)
     if kept is not None:
         return kept
-    _check_room(rows, unfitted)
     fitted = unfitted.fit(rows, y)
     database = applied(fitted, rows)
     if folder.durable and models.can_hold(fitted):
@@ -55,15 +53,13 @@ def applied(preprocess: Any, rows: Any) -> Array:
     return np.ascontiguousarray(made.toarray() if sparse.issparse(made) else made, np.float32)
 
 
-def _check_room(rows: Any, preprocess: Any) -> None:
-    n, D = rows.shape
-    columns = min(D, getattr(preprocess, "n_components", None) or D)
-    memory.check(
-        f"SoftVotingKNN on {n} rows",
-        {"preprocessed rows": 4 * n * columns},
-        "lower n_components of the preprocessing, or preprocess into a file, "
-        "Preprocess().fit(X).transform(X, out=...), and fit on that",
-    )
+def width_of(preprocess: Any, n: int, columns: int) -> int:
+    """Columns that a preprocessing makes of `n` rows, if it says so; else as many as there are."""
+    fourier = getattr(preprocess, "n_features", None)
+    if isinstance(fourier, int):
+        return 2 * fourier
+    wanted = getattr(preprocess, "n_components", None)
+    return max(1, min(n, columns, wanted if isinstance(wanted, int) else columns))
 
 
 def _arrays(rows: Any) -> tuple[NDArray[Any], ...]:

@@ -1,0 +1,47 @@
+"""The memory that a search for neighbours needs beside the rows."""
+
+from nearkin.native.threads import n_threads
+from nearkin.neighbors.base import EXACT_ROWS
+from nearkin.neighbors.exact import DATABASE_BYTES, PRODUCT_BYTES
+from nearkin.neighbors.faiss import FaissIndex
+from nearkin.neighbors.kmeans import DIMS, TRAIN_ROWS_A_CELL
+from nearkin.neighbors.lists import QUERY_BLOCK
+from nearkin.validation import memory
+
+FIXED_BYTES = 48 << 20  # buffers of BLAS, compiled code, threads
+LIST_BYTES, DISTANCE_BYTES = 4, 4  # bytes a listed neighbour
+CANDIDATES = 4  # for each neighbour, in a search by cells; 2 or 3 on most data
+SEARCH_BYTES = 72  # bytes a neighbour of a block of queries, while the nearest are merged
+
+
+def search_bytes(rows: int, dims: int, k: int, index: str, queries: int | None = None) -> int:
+    """Bytes of a search for the `k` nearest rows of as many queries, or of all rows."""
+    whole, queries = 4 * rows * dims, rows if queries is None else queries
+    asking = min(QUERY_BLOCK, queries)
+    block = asking * (8 * dims + SEARCH_BYTES * (k + 1))
+    lists = (LIST_BYTES + DISTANCE_BYTES) * queries * k + min(PRODUCT_BYTES, 4 * asking * rows)
+    if index == "exact" or (index == "auto" and rows <= EXACT_ROWS):
+        return lists + block + min(whole, 2 * DATABASE_BYTES) + 16 * rows * n_threads()
+    if index.startswith(("auto", "cells")):
+        reduced = 3 * 4 * rows * min(DIMS, dims)  # as they come, in cells, and those of a search
+        return lists + CANDIDATES * block + max(reduced, partition_bytes(rows, dims))
+    # An index grows by half as it fills, and keeps every row; a compressing one keeps less.
+    sample = 2 * 4 * dims * min(rows, 2 * FaissIndex.TRAIN_ROWS)
+    return lists + block + max(3 * whole // 2 + 8 * rows, sample)
+
+
+def partition_bytes(rows: int, dims: int) -> int:
+    """Bytes of the rows that k-means sees."""
+    return 4 * dims * min(TRAIN_ROWS_A_CELL * 4 * int(rows**0.5), rows)
+
+
+def check_search(
+    shape: tuple[int, ...], k: int, index: str, queries: int | None = None, jobs: int = 1
+) -> None:
+    """Refuse a search that does not fit into memory: BLAS would wait for its buffers for ever."""
+    rows, dims = shape
+    size = jobs * (search_bytes(rows, dims, k, index, queries) + FIXED_BYTES)
+    advice = f"lower k={k}, or give folder=, where lists are kept in shards"
+    if jobs > 1:
+        advice = f"lower n_jobs={jobs} or k={k}"
+    memory.check(f"a search in {rows} rows of {dims} columns", {"neighbours": size}, advice)
