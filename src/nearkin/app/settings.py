@@ -39,8 +39,8 @@ class TrainingSettings:
     """
 
     sampling: str = _option(
-        "auto", "auto, hardest, uniform, random_target, all or softmax; auto: all if there are more "
-        "columns than rows, else softmax.", "Learner",
+        "auto", "auto, hardest, uniform, random_target, all or softmax; auto: all if there are "
+        "more columns than rows, else softmax.", "Learner",
     )  # fmt: skip
     n_neighbors: int | None = _option(
         None,
@@ -103,8 +103,8 @@ class TrainingSettings:
     sharpness: float | None = _option(None, "Power, temperature or number of voters.", "Vote")
     csls: float = _option(0.0, "Share of a row's mean similarity to subtract.", "Vote")
     auto: bool | None = _option(
-        None, "Choose every setting on held-out training rows: the default, unless a setting of the "
-        "learner, the preprocessing or the vote is given.", "Automatic choice",
+        None, "Choose every setting on held-out training rows: the default, unless a setting of "
+        "the learner, the preprocessing or the vote is given.", "Automatic choice",
     )  # fmt: skip
     scoring: str = _option(
         "log_loss", "What to choose by: log_loss, accuracy, precision or average_precision.",

@@ -81,7 +81,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_parameters(self)
         validate_data(self, X, accept_sparse="csr", dtype=None, skip_check_array=True)
         before = Preprocess(unit_length=False) if self.preprocess is None else self.preprocess
-        self.preprocess_ = clone(before).fit(X)
+        self.preprocess_ = clone(before).fit(X, y)
         rows = self.preprocess_.transform(X)
         self.scale_ = float(np.sqrt(np.einsum("nd,nd->", rows, rows) / len(rows))) or 1.0
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
@@ -116,5 +116,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        inner = getattr(self.preprocess, "__sklearn_tags__", None)
+        tags.target_tags.required = bool(inner and inner().target_tags.required)
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags

@@ -12,6 +12,7 @@ from nearkin.preprocessing import Preprocess
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import mean_similarity
+from nearkin.voting.parts import is_fitted
 from nearkin.voting.preparation import applied
 
 Array = NDArray[np.float32]
@@ -38,13 +39,17 @@ class Split:
         return Prepared(self, applied(fitted, self.kept), applied(fitted, self.queries), k)
 
     def _fitted(self, preprocess: Any) -> Any:
-        """The preprocessing, fitted; principal directions are computed once for all that use them."""
+        """The preprocessing, fitted; principal directions are computed once for all users."""
+        if is_fitted(preprocess):
+            return preprocess
         if type(preprocess) is not Preprocess:
             return clone(preprocess).fit(self.kept, self.labels)
-        n, power = preprocess.n_components, preprocess.power
+        most, power = min(self.kept.shape), preprocess.power
+        n = min(preprocess.n_components or most, most)
         known = self._pca.get(power)
         if known is None or len(known.directions_) < n:
-            known = self._pca[power] = clone(preprocess).fit(self.kept)
+            fitted = clone(preprocess).set_params(n_components=n).fit(self.kept)
+            known = self._pca[power] = fitted
         return known.truncated(n).set_params(**preprocess.get_params())
 
 

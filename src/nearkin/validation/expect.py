@@ -154,17 +154,6 @@ def either(*expectations: Expectation) -> Expectation:
     return check
 
 
-def either(first: Expectation, second: Expectation) -> Expectation:
-    """What one of two expectations accepts."""
-
-    def check(value: Any) -> str | None:
-        expected = first(value)
-        other = expected and second(value)
-        return other and f"{expected} or {other}"
-
-    return check
-
-
 def auto(expectation: Expectation) -> Expectation:
     """The string ``"auto"``, None, or what is right."""
     return either(choice("auto"), optional(expectation))
