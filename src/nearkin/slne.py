@@ -330,11 +330,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def settings(self) -> dict[str, Any]:
         """The parameters that decide what is learned, to be compared before a fit is resumed."""
-        names = "n_neighbors", "_step_size", "tol", "validation_fraction", "average"
+        names = "n_neighbors", "tol", "validation_fraction", "average"
         execution = self._execution.get_params()
         return (
             {name: getattr(self, name) for name in names}
-            | {"sampling": self._rule.fingerprint()}
+            | {"sampling": self._rule.fingerprint(), "step_size": self._step_size}
             | self._constraint.get_params()
             | {name: execution[name] for name in ("order", "quantize", "index", "hub_limit")}
         )
