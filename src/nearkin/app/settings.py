@@ -163,6 +163,7 @@ class TrainingSettings:
         from nearkin.selection.options import SCORINGS
         from nearkin.validation import expect
         from nearkin.validation.parameters import check_parameters, require
+        from nearkin.voting.votes import KINDS as VOTES
 
         count = expect.optional(expect.whole(1))
         expected = {
@@ -179,11 +180,12 @@ class TrainingSettings:
             "power": expect.optional(expect.number(above=0)),
             "whitening": expect.number(0, 1),
             "ensemble": expect.optional(expect.choice(*KINDS)),
+            "vote": expect.choice("auto", *VOTES),
         }
         for name, expectation in expected.items():
             require(name, getattr(self, name), expectation)
-        for name in ("sharpness", "csls"):
-            if getattr(self, name) and self.vote == "auto":
+        for name, left_out in (("sharpness", None), ("csls", 0.0)):
+            if getattr(self, name) != left_out and self.vote == "auto":
                 raise ValueError(
                     f"{name}={getattr(self, name)} needs a kind of vote, such as vote='power'; "
                     f"vote='auto' chooses it: leave {name} out"
