@@ -202,7 +202,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         options = as_group("selection", self.selection, Selection)
         seed = int(rng.randint(np.iinfo(np.int32).max))
         chosen, self.trials_ = select_parts(rows, labels, groups, options, seed, self.preprocess)
-        self.report_ = report(self.trials_)
+        self.report_ = report(self.trials_, options.scoring)
         vote = chosen.vote if isinstance(self.vote, str) and self.vote == "auto" else self.vote
         k = chosen.n_neighbors if isinstance(self.n_neighbors, str) else self.n_neighbors
         return chosen._replace(vote=vote, n_neighbors=k)

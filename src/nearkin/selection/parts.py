@@ -59,13 +59,13 @@ def _group_codes(groups: ArrayLike | None, n: int) -> Any:
     return codes
 
 
-def report(trials: list[dict[str, Any]]) -> str:
+def report(trials: list[dict[str, Any]], scoring: str) -> str:
     """What was chosen and what it gained, in a few lines."""
     if not trials:
         return "too few rows to choose on: plain neighbours and class means vote"
     raw, best = trials[0], trials[-1]
     lines = [
-        f"{len(trials)} candidates, judged by log loss on held-out rows",
+        f"{len(trials)} candidates, judged by {scoring.replace('_', ' ')} on held-out rows",
         f"plain neighbours of the rows as they are: {_quality(raw)}",
         f"chosen: {_quality(best)}",
         f"  preprocess   {best['preprocess']}",

@@ -66,6 +66,7 @@ class Prepared:
         self.lists = index.nearest(min(k, len(rows) - 1))[1]
         self.near = index.nearest(min(k, len(rows)), queries)[1]
         self.means = class_means(rows, split.labels, split.n_classes)
+        self.absent = np.bincount(split.labels, minlength=split.n_classes) == 0
 
     def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
         """What votes on the held-out rows under a matrix; without one, plain neighbours."""
@@ -78,6 +79,5 @@ class Prepared:
             scores = pairs.pair_scores(products, self.rows, self.near)
         mean = mean_similarity(self.rows, self.lists, matrix, scale)[self.near] if csls else None
         labels = self.split.labels[self.near]
-        return Ballot(
-            scores, labels, self.split.truth, self.split.n_classes, mean, products @ self.means.T
-        )
+        class_scores = np.where(self.absent, np.float32(-np.inf), products @ self.means.T)
+        return Ballot(scores, labels, self.split.truth, self.split.n_classes, mean, class_scores)
