@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import nearkin
 from nearkin import SLNE, Hardest, Preprocess, SoftVotingKNN, Vote
 from nearkin.neighbors import nearest
-from nearkin.voting.votes import KINDS, choose, probabilities
+from nearkin.voting.votes import KINDS, probabilities
 from samples import blobs
 
 
@@ -156,14 +156,6 @@ def test_probabilities_of_no_votes_are_even():
     np.testing.assert_allclose(probabilities(np.zeros((1, 4), np.float32)), 0.25)
 
 
-def test_choose_takes_the_most_accurate():
-    scores = np.array([[0.9, 0.6, 0.6]] * 10, np.float32)
-    labels = np.tile([0, 1, 1], (10, 1))
-    vote, accuracy = choose(scores, labels, np.zeros(10, int), 2)
-    assert accuracy == 1
-    assert vote.kind != "similarity"
-
-
 def test_learning_beats_plain_on_digits():
     X, y = load_digits(return_X_y=True)
     plain = SoftVotingKNN(None, preprocess=Preprocess(), random_state=0).fit(X[:1200], y[:1200])
@@ -203,34 +195,44 @@ def test_one_seed_fixes_everything():
 
 
 def test_held_out_rows_are_unknown_to_the_first_fit(monkeypatch):
-    """Without refit, M must not depend on the labels of the rows that chose the vote."""
+    """The vote is chosen with an M that must not depend on the labels of the held-out rows."""
     X, y = blobs(n=400)
-    settings = {"refit": False, "random_state": 0}
-    first = SoftVotingKNN(SLNE.paper(max_epochs=2), **settings).fit(X, y)
-    held = _held(first, X, y)
+    (lists, first), _ = fits_inside(X, y)
+    held = (lists < 0).all(axis=1)
     assert 20 <= held.sum() <= 60
     other = y.copy()
     # Exchanging the labels of two held-out rows keeps every class count, and so the choice.
     a = np.flatnonzero(held)[0]
     b = next(i for i in np.flatnonzero(held) if y[i] != y[a])
     other[[a, b]] = y[[b, a]]
-    second = SoftVotingKNN(SLNE.paper(max_epochs=2), **settings)
     monkeypatch.setattr("nearkin.learning.holdout.held_out", lambda *_: held)
-    second.fit(X, other)
-    np.testing.assert_array_equal(first.similarity_.matrix_, second.similarity_.matrix_)
+    (_, second), (_, refitted) = fits_inside(X, other)
+    np.testing.assert_array_equal(first, second)
+    assert (refitted != second).any()
 
 
-def _held(model, X, y):
-    """Which rows a fit holds out: those whose lists its learner never saw."""
-    seen = {}
+def test_after_the_choice_the_learner_sees_all_rows():
+    X, y = blobs(n=400)
+    _, (lists, matrix) = fits_inside(X, y)
+    assert (lists >= 0).all()
+    learner = SLNE.paper(max_epochs=2, random_state=0)
+    model = SoftVotingKNN(learner, vote="power").fit(X, y)
+    np.testing.assert_array_equal(matrix, model.similarity_.matrix_)
+
+
+def fits_inside(X, y):
+    """The lists that the learner was given and the matrix that it learned, for each of its fits."""
+    seen = []
 
     class Spy(SLNE):
         def fit(self, X, y, neighbors=None):
-            seen["graph"] = neighbors
-            return super().fit(X, y, neighbors=neighbors)
+            super().fit(X, y, neighbors=neighbors)
+            seen.append((np.array(neighbors), self.matrix_.copy()))
+            return self
 
-    SoftVotingKNN(Spy(max_epochs=1), refit=False, random_state=model.random_state).fit(X, y)
-    return (seen["graph"] < 0).all(axis=1)
+    SoftVotingKNN(Spy.paper(max_epochs=2, random_state=0), random_state=0).fit(X, y)
+    assert len(seen) == 2
+    return seen
 
 
 def test_fitted_similarity_needs_calibration_rows():
@@ -354,7 +356,7 @@ def test_lists_that_cannot_vote():
         for ask in (model.predict, model.predict_proba):
             with pytest.raises(ValueError, match=message):
                 ask(X[:2], neighbors=neighbors)
-    plain = SoftVotingKNN(None, csls=0.5)  # no learner that would look at the lists
+    plain = SoftVotingKNN(None, vote=Vote("power", csls=0.5))  # no learner looks at the lists
     with pytest.raises(ValueError, match="from 100 to 100"):
         plain.fit(X, y, neighbors=np.full((100, 3), 100))
     with pytest.raises(ValueError, match="at least one neighbour"):
@@ -389,11 +391,11 @@ def test_sparse_rows_through_the_preprocessing():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"vote": "loud"}, "vote='loud'"), ({"n_neighbors": 0}, "n_neighbors=0"),
-     ({"n_neighbors": 2.5}, r"n_neighbors=2\.5 must be a whole number"),
-     ({"similarity": "cosine"}, "similarity='cosine' must be a learner .* a method 'similarity'"),
-     ({"similarity": SLNE}, r"similarity=.*SLNE.* must be an object, not a class: give SLNE\(\)"),
-     ({"preprocess": "pca"}, "preprocess='pca' must be a transformer .* with a method 'transform'"),
-     ({"preprocess": Preprocess}, r"must be an object, not a class: give Preprocess\(\)")],
+     ({"n_neighbors": 2.5}, r"n_neighbors=2\.5 must be 'auto' or a whole number"),
+     ({"similarity": "cosine"}, "similarity='cosine' must be 'auto' or a learner .* 'similarity'"),
+     ({"similarity": SLNE}, r"similarity=.*SLNE.* must be .*an object, not a class: give SLNE\(\)"),
+     ({"preprocess": "pca"}, "preprocess='pca' must be 'auto' or a transformer .* 'transform'"),
+     ({"preprocess": Preprocess}, r"must be .*an object, not a class: give Preprocess\(\)")],
 )  # fmt: skip
 def test_bad_parameters(settings, message):
     with pytest.raises(ValueError, match=message):
@@ -438,7 +440,7 @@ def test_bad_queries():
 def test_csls_subtracts_the_mean_similarity_of_the_neighbours():
     X, y = blobs(n=200)
     learner = SLNE.paper(n_neighbors=10, max_epochs=2)
-    model = SoftVotingKNN(learner, csls=0.5, vote="power", random_state=0).fit(X, y)
+    model = SoftVotingKNN(learner, vote=Vote("power", csls=0.5), random_state=0).fit(X, y)
     M, near = model.similarity_.matrix_.astype(float), nearest(X, 50)[1]
     expected = [0.5 * np.mean(X[row] @ M @ x) for row, x in zip(near, X)]
     np.testing.assert_allclose(model.csls_bias_, expected, rtol=1e-3, atol=1e-5)
@@ -446,7 +448,7 @@ def test_csls_subtracts_the_mean_similarity_of_the_neighbours():
     pairs = np.einsum("nd,nkd->nk", X[:3] @ M, X[indices])
     np.testing.assert_allclose(scores, pairs - model.csls_bias_[indices], atol=1e-4)
     with pytest.raises(ValueError, match=r"csls=0\.5 needs a similarity with matrix_"):
-        SoftVotingKNN(NoMatrix(), csls=0.5, vote="power").fit(X, y)
+        SoftVotingKNN(NoMatrix(), vote=Vote("power", csls=0.5)).fit(X, y)
 
 
 class NoMatrix:
@@ -471,7 +473,7 @@ def test_added_rows_vote_as_if_they_had_always_been_there(csls):
     prepare = Preprocess(8).fit(X[first])
     learner = SLNE.paper(max_epochs=2, random_state=0)
     learner.fit(prepare.transform(X[first]), y[first])
-    settings = {"preprocess": prepare, "vote": "power", "csls": csls, "n_neighbors": 20}
+    settings = {"preprocess": prepare, "vote": Vote("power", csls=csls), "n_neighbors": 20}
     model = SoftVotingKNN(learner, **settings).fit(X[first], names[first])
     assert len(model.classes_) == 4
     matrix = learner.matrix_.copy()
@@ -557,10 +559,9 @@ def test_held_out_rows_do_not_vote_for_themselves():
     y = np.random.default_rng(0).integers(0, 3, 300)  # nothing to learn
     lists = nearest(X, 7)[1]
     with_self = np.c_[np.arange(300, dtype=np.int32), lists]
-    for share in (0.0, 0.5):
-        model = SoftVotingKNN(None, random_state=0, csls=share)
-        assert model.fit(X, y, neighbors=with_self).calibration_accuracy_ < 0.6
-    model = SoftVotingKNN(None, csls=0.5, vote="power")
+    model = SoftVotingKNN(None, random_state=0)
+    assert model.fit(X, y, neighbors=with_self).calibration_accuracy_ < 0.6
+    model = SoftVotingKNN(None, vote=Vote("power", csls=0.5))
     biases = [model.fit(X, y, neighbors=n).csls_bias_ for n in (lists, with_self)]
     np.testing.assert_allclose(*biases, rtol=1e-5)
 

@@ -256,10 +256,10 @@ def test_a_killed_worker_is_named_and_the_fit_resumes(data, tmp_path, monkeypatc
     joblib.externals.loky.get_reusable_executor().shutdown(wait=True)  # workers see the variable
     settings = {"n_members": 4, "random_state": 0, "n_jobs": 2}
     with pytest.raises(RuntimeError, match=r"worker process died.*of 4 members are kept"):
-        SLDE(KilledOnce(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
+        SLDE(KilledOnce.paper(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
     left = {p.name[:6] for p in (tmp_path / "run").iterdir() if p.suffix == ".safetensors"}
     assert left <= {"member"}
-    again = SLDE(KilledOnce(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
+    again = SLDE(KilledOnce.paper(**EASY), **settings).fit(X, y, folder=tmp_path / "run")
     whole = SLDE(slne(**EASY), n_members=4, random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.matrix_, whole.matrix_)
 

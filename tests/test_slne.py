@@ -525,7 +525,7 @@ def test_early_stopping_without_a_row_to_spare_warns():
 
 
 def test_a_choice_that_cannot_be_hashed(data):
-    with pytest.raises(ValueError, match=r"sampling=\['hardest'\] must be one of"):
+    with pytest.raises(ValueError, match=r"sampling=\['hardest'\] must be 'auto' or one of"):
         SLNE.paper(["hardest"]).fit(*data)
 
 

@@ -204,7 +204,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         options = as_group("selection", self.selection, Selection)
         seed = int(rng.randint(np.iinfo(np.int32).max))
         chosen, self.trials_ = select_parts(rows, labels, groups, options, seed, self.preprocess)
-        self.report_ = report(self.trials_)
+        self.report_ = report(self.trials_, options.scoring)
         vote = chosen.vote if isinstance(self.vote, str) and self.vote == "auto" else self.vote
         k = chosen.n_neighbors if isinstance(self.n_neighbors, str) else self.n_neighbors
         return chosen._replace(vote=vote, n_neighbors=k)
@@ -356,7 +356,12 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _accepted(self) -> dict[str, Any]:
         if self.preprocess_ is not None:  # which may take sparse or half-precision rows
             return {"accept_sparse": "csr", "dtype": "numeric"}
-        return {"dtype": np.float32, "order": "C"}
+        sparse = "csr" if self._chooses_preprocessing else False  # which may turn out to be none
+        return {"dtype": np.float32, "order": "C", "accept_sparse": sparse}
+
+    @property
+    def _chooses_preprocessing(self) -> bool:
+        return isinstance(self.similarity, str) and isinstance(self.preprocess, str)
 
     @property
     def _index(self) -> NeighborIndex:
@@ -399,9 +404,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     ) -> None:
         if learns_from_labels(self.preprocess_):
             raise ValueError(
-                f"vote='auto' cannot choose after {type(self.preprocess_).__name__}, which has seen "
-                "the labels of the rows to choose on; name a vote, such as vote='softmax', or leave "
-                "similarity='auto', which holds them out from the start"
+                f"vote='auto' cannot choose after {type(self.preprocess_).__name__}, which has "
+                "seen the labels of the rows to choose on; name a vote, such as vote='softmax', or "
+                "leave similarity='auto', which holds them out from the start"
             )
         if fitted and self.similarity_ is not None:
             raise ValueError(
@@ -571,6 +576,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = getattr(self.preprocess, "__sklearn_tags__", None)
-        chosen = isinstance(self.similarity, str) and isinstance(self.preprocess, str)
-        tags.input_tags.sparse = chosen or bool(inner and inner().input_tags.sparse)
+        sparse = bool(inner and inner().input_tags.sparse)
+        tags.input_tags.sparse = self._chooses_preprocessing or sparse
         return tags

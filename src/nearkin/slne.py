@@ -42,15 +42,15 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     ----------
     sampling : {"auto", "hardest", "uniform", "random_target", "all", "softmax"} or SamplingRule
         Which neighbours a step pulls and pushes. ``"auto"``: ``"softmax"`` where rows outnumber
-        dimensions, else ``"all"``. ``"hardest"`` is the paper's. An object sets the rule's own parameters,
-        ``Hardest(margin=0.05)`` or ``Softmax(temperature=0.05)``, or is a rule of your own
-        (`nearkin.learning.sampling`).
+        dimensions, else ``"all"``. ``"hardest"`` is the paper's. An object sets the rule's own
+        parameters, ``Hardest(margin=0.05)`` or ``Softmax(temperature=0.05)``, or is a rule of your
+        own (`nearkin.learning.sampling`).
     n_neighbors : int
         Neighbours per row, before symmetrising (the paper's k).
     step_size : float, optional
-        The paper's ρ0; if left out, what suits the sampling rule. Like a rule's margin or temperature it is meant for rows of unit length;
-        for others it is scaled by the mean squared length (`scale_`), so that no data needs
-        numbers of its own.
+        The paper's ρ0; if left out, what suits the sampling rule. Like a rule's margin or
+        temperature it is meant for rows of unit length; for others it is scaled by the mean squared
+        length (`scale_`), so that no data needs numbers of its own.
     max_epochs : int
         Passes over the rows, at most.
     tol : float
@@ -329,11 +329,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def settings(self) -> dict[str, Any]:
         """The parameters that decide what is learned, to be compared before a fit is resumed."""
-        names = "n_neighbors", "_step_size", "tol", "validation_fraction", "average"
+        names = "n_neighbors", "tol", "validation_fraction", "average"
         execution = self._execution.get_params()
         return (
             {name: getattr(self, name) for name in names}
-            | {"sampling": self._rule.fingerprint()}
+            | {"sampling": self._rule.fingerprint(), "step_size": self._step_size}
             | self._constraint.get_params()
             | {name: execution[name] for name in ("order", "quantize", "index", "hub_limit")}
         )
@@ -376,8 +376,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
         stages = fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
-            early_stopping=self.validation_fraction > 0, average=self.average, spectral=self._constraint.spectral,
-            quantized=self._quantizes(n, D),
+            early_stopping=self.validation_fraction > 0, average=self.average,
+            spectral=self._constraint.spectral, quantized=self._quantizes(n, D),
         )  # fmt: skip
         if isinstance(neighbors, Neighborhoods):
             del stages["graph"]

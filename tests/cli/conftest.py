@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from commands import NAMES, answer, draw, nearkin
+from commands import MANUAL, NAMES, answer, draw, nearkin
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def files(tmp_path_factory):
     np.save(folder / "rows.npy", X[:600])
     (folder / "labels.txt").write_text("\n".join(NAMES[y[:600]]))
     np.save(folder / "q.npy", X[1100:1110])
-    result = nearkin("train", folder / "digits.npz", "--out", folder / "model.safetensors")
+    result = nearkin("train", folder / "digits.npz", *MANUAL, "--out", folder / "model.safetensors")
     assert result.returncode == 0, result.stderr
     return folder
 
@@ -29,5 +29,5 @@ def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     draw(folder / "stripes")
     draw(folder / "more", images=3, seed=1)
-    answer("run", folder / "stripes", "--folder", folder / "run", "--words", 32)
+    answer("run", folder / "stripes", "--folder", folder / "run", "--words", 32, *MANUAL)
     return folder

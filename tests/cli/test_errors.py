@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from arrays import header
-from commands import COMMANDS, NEARKIN, QUIET, leftovers, nearkin
+from commands import COMMANDS, MANUAL, NEARKIN, QUIET, leftovers, nearkin
 
 OUT = ["--out", "made.safetensors"]
 
@@ -93,9 +93,9 @@ CASES = [
     (["train", "q.npy", "--labels", "binary.txt", *OUT], "UTF-8"),
     (["train", "digits.npz", "--out", "no/such/m"], "no folder no/such"),
     (["train", "digits.npz", "--out", "."], "not a regular file"),
-    ([*TRAIN, "--neighbors", "nowhere.npz"], "does not exist"),
-    ([*TRAIN, "--neighbors", "digits.npz"], "no array indices"),
-    ([*TRAIN, "--neighbors", "cut.digits.npz"], "cannot be used"),
+    ([*TRAIN, "--no-auto", "--neighbors", "nowhere.npz"], "does not exist"),
+    ([*TRAIN, "--no-auto", "--neighbors", "digits.npz"], "no array indices"),
+    ([*TRAIN, "--no-auto", "--neighbors", "cut.digits.npz"], "cannot be used"),
     (["neighbors", "rows.npy", "--out", "no/such/n.npz"], "no folder no/such"),
     (["classify", "model.safetensors", "q.npy", "--out", "no/such/l.csv"], "no folder no/such"),
     (["evaluate", "nowhere", "test.npz"], "does not exist"),
@@ -148,8 +148,8 @@ CASES = [
     (["neighbors", "holes.npy", "--out", "n.npz", "--k", "3"], "NaN"),
     (["train", "digits.npz", "--labels", "ten.txt", *OUT], "10 labels for 600 rows"),
     (["train", "holes.npy", "--labels", "ten.txt", *OUT], "NaN or infinity in row 1"),
-    (["train", "single.npz", *OUT], "one class"),
-    ([*TRAIN, "--neighbors", "lists.npz"], "(7, 3)"),
+    (["train", "single.npz", *OUT, *MANUAL], "one class"),
+    ([*TRAIN, "--no-auto", "--neighbors", "lists.npz"], "(7, 3)"),
     (["evaluate", "model.safetensors", "strange.npz"], "none of the labels"),
     (["evaluate", "model.safetensors", "q.npy", "--labels", "labels.txt"], "600 labels for 10"),
     (["classify", "model.safetensors", "narrow.npy"], "3 features"),
@@ -180,19 +180,22 @@ CASES = [
     ([*TRAIN, "--ensemble", "pca", "--dims", "65"], "65"),
     ([*TRAIN, "--ensemble", "pca", "--cluster", "tcp://127.0.0.1:9"], "no dask scheduler answers"),
     ([*TRAIN, "--cluster", "tcp://127.0.0.1:9"], "--ensemble"),
-    ([*TRAIN, "--tune", "--tune-rows", "1"], "tune_rows=1"),
+    ([*TRAIN, "--effort", "0"], "effort=0"),
+    ([*TRAIN, "--scoring", "luck"], "scoring='luck'"),
     # Options without effect.
     ([*TRAIN, "--members", "10"], "--members has no effect without --ensemble"),
     ([*TRAIN, "--dims", "5"], "--dims has no effect without --ensemble"),
     ([*TRAIN, "--folder", "more"], "files that are not nearkin's"),
-    ([*TRAIN, "--tune-rows", "100"], "--tune-rows has no effect without --tune"),
+    ([*TRAIN, "--effort", "2", "--epochs", "3"], "--effort is for the automatic choice, and --epo"),
+    ([*TRAIN, "--scoring", "accuracy", "--no-auto"], "--scoring is for the automatic choice, and"),
+    ([*TRAIN, "--csls", "0.5"], "csls=0.5 needs a kind of vote"),
     ([*TRAIN, "--bandwidth", "2"], "--bandwidth has no effect without --fourier"),
     ([*TRAIN, "--no-preprocess", "--whitening", "0.5"], "--whitening has no effect without"),
-    ([*TRAIN, "--tune", "--ensemble", "pca"], "leave out --ensemble or --tune"),
-    ([*TRAIN, "--tune", "--sampling", "auto"], "leave out --sampling or --tune"),
-    ([*TRAIN, "--tune", "--neighbors", "lists.npz"], "leave out --neighbors or --tune"),
+    ([*TRAIN, "--auto", "--ensemble", "pca"], "leave out --ensemble or --auto"),
+    ([*TRAIN, "--auto", "--sampling", "auto"], "leave out --sampling or --auto"),
+    ([*TRAIN, "--neighbors", "lists.npz"], "leave out --neighbors, or give --no-auto"),
     (["run", "digits.npz", "--folder", "new-run", "--members", "10"], "--members has no effect"),
-    (["run", "digits.npz", "--folder", "new-run", "--tune", "--epochs", "3"], "leave out --epochs"),
+    (["run", "digits.npz", "--folder", "new-run", "--auto", "--epochs", "3"], "leave out --epochs"),
     (["evaluate", "model.safetensors", "test.npz", "--baselines", "luck"], "'luck'"),
     (["classify", "model.safetensors", "q.npy", "--top", "11"], "--top 11"),
     (["classify", "model.safetensors", "q.npy", "--top", "0"], "--top 0"),
@@ -282,13 +285,13 @@ def test_an_unexpected_error_is_reported_as_a_bug(files, monkeypatch, capsys):
 LIMITED = {
     "features": (["features", "more", "--words", "8", "--out", "made.npy"], "made.npy"),
     "neighbors": (["neighbors", "rows.npy", "--out", "made.npz"], "made.npz"),
-    "train": (["train", "digits.npz", "--out", "made.safetensors"], "made.safetensors"),
+    "train": ([*TRAIN, *MANUAL], "made.safetensors"),
     "evaluate": (["evaluate", "model.safetensors", "test.npz", "--report", "made.html"],
                  "made.html"),
     "plots": (["evaluate", "model.safetensors", "test.npz", "--plots", "."], "retrieval.png"),
     "classify": (["classify", "model.safetensors", "rows.npy", "--top", "9", "--json", "--out",
                   "made.csv"], "made.csv"),
-    "run": (["run", "digits.npz", "--folder", "made", "--baselines", "none"],
+    "run": (["run", "digits.npz", "--folder", "made", "--baselines", "none", *MANUAL],
             "made/model.safetensors"),
 }  # fmt: skip
 
@@ -317,7 +320,15 @@ def test_a_full_disk_leaves_no_partial_files(bad_files, tmp_path, name):
 
 
 def test_a_run_resumes_after_a_full_disk(bad_files, tmp_path):
-    command = ("run", bad_files / "digits.npz", "--folder", tmp_path, "--baselines", "none")
+    command = (
+        "run",
+        bad_files / "digits.npz",
+        "--folder",
+        tmp_path,
+        "--baselines",
+        "none",
+        *MANUAL,
+    )
     assert nearkin(*command, file_limit=20_000).returncode == 1
     again = nearkin(*command, "--json")
     assert again.returncode == 0, again.stderr

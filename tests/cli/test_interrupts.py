@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import NEARKIN, QUIET, answer, leftovers, nearkin
+from commands import MANUAL, NEARKIN, QUIET, answer, leftovers, nearkin
 from nearkin import load
 from nearkin.cli.interrupts import RESUMES
 
@@ -27,7 +27,9 @@ def interrupted(*arguments, at, **options):
 
 def test_training_saves_the_model_learned_so_far(files, tmp_path):
     out = tmp_path / "m.safetensors"
-    message = interrupted("train", files / "digits.npz", "--tol", 0, "--out", out, at=EPOCH)
+    message = interrupted(
+        "train", files / "digits.npz", *MANUAL, "--tol", 0, "--out", out, at=EPOCH
+    )
     assert (
         message == f"interrupted; the model learned so far is in {out}; {RESTARTS_WITHOUT_FOLDER}\n"
     )
@@ -37,7 +39,7 @@ def test_training_saves_the_model_learned_so_far(files, tmp_path):
 def test_training_interrupted_before_learning(files, tmp_path):
     out = tmp_path / "m.safetensors"
     at = ["nearkin.preprocessing.preprocess", "Preprocess.fit", 1]
-    message = interrupted("train", files / "digits.npz", "--out", out, at=at)
+    message = interrupted("train", files / "digits.npz", *MANUAL, "--out", out, at=at)
     assert message == f"interrupted; {RESTARTS_WITHOUT_FOLDER}\n"
     assert not out.exists()
 
@@ -64,10 +66,10 @@ def test_an_ensemble_resumes_from_its_folder(files, tmp_path):
     assert answer(*command, cwd=tmp_path)["n_members"] == 3
 
 
-def test_tuning_writes_no_model(files, tmp_path):
+def test_the_automatic_choice_writes_no_model(files, tmp_path):
     out = tmp_path / "m.safetensors"
-    message = interrupted("train", files / "digits.npz", "--tune", "--out", out, at=EPOCH)
-    assert message == f"interrupted; {RESTARTS}\n"
+    message = interrupted("train", files / "digits.npz", "--out", out, at=EPOCH)
+    assert message == f"interrupted; {RESTARTS_WITHOUT_FOLDER}\n"
     assert not out.exists()
 
 

@@ -65,10 +65,13 @@ def algorithm_1(
     normalize=False,
     compared=None,
     few=16,
+    every=None,
+    iterates=None,
 ):
     """Algorithm 1, literally.
 
-    `compared`: other rows for the scores, and for steps along more than `few` rows.
+    `compared`: other rows for the scores, and for steps along more than `few` rows. `iterates`: a
+    list that takes M after each `every` steps, and at the end of an epoch.
     """
     n, D = X.shape
     Z = X if compared is None else compared
@@ -97,6 +100,10 @@ def algorithm_1(
                 M = (M + M.T) / 2
             if normalize:
                 M = M * (kept / np.linalg.norm(M))
+            if every and seen % every == 0:
+                iterates.append(M)
+        if every and seen % every:
+            iterates.append(M)
         losses.append(loss / max(seen, 1))
     return M, losses
 

@@ -15,7 +15,7 @@ from nearkin.app.warmup import compile_all
 
 
 def main():
-    for name in ("nearkin.cli.app", "nearkin.tuning", "nearkin.slde", "nearkin.app.pipeline",
+    for name in ("nearkin.cli.app", "nearkin.classifier", "nearkin.slde", "nearkin.app.pipeline",
                  "nearkin.app.baselines", "nearkin.app.strips",
                  "nearkin.app.planning", "nearkin.images.llc", "nearkin.app.cluster",
                  "matplotlib.figure", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin",

@@ -250,13 +250,17 @@ def test_a_failed_save_leaves_the_old_file(saved, tmp_path):
         ("preprocess_", {"mean_": np.ones(1, np.float32)}, "mean_ of the model"),
         ("preprocess_", {"whitening": "a"}, "whitening='a' must be a number"),
         ("vote_", {"sharpness": 0.0}, "sharpness=0.0 must be a number >= 1e-37"),
-        ("", {"database_": np.ones((120, 2), np.float32)}, "matrix_ of similarity_ has shape"),
+        ("", {"database_": np.ones((120, 2), np.float32)}, "class_means_ of the model has shape"),
+        ("", {"database_": np.ones((120, 2), np.float32),
+              "class_means_": np.ones((4, 2), np.float32)}, "matrix_ of similarity_ has shape"),
+        ("", {"class_means_": np.ones((3, 6), np.float32)}, "class_means_ of the model has shape"),
+        ("", {"n_neighbors_": 0}, "n_neighbors_=0 must be a whole number"),
         ("", {"database_": np.ones((7, 6), np.float32)}, "labels_ of the model has shape"),
         ("", {"labels_": np.full(120, 10**6, np.int32)}, "labels_ must be places among 4 classes_"),
         ("", {"labels_": np.full(120, -1, np.int32)}, "labels_ must be places among 4 classes_"),
         ("", {"csls_bias_": np.ones(3, np.float32)}, "csls_bias_ of the model"),
         ("", {"vote_": 3}, "vote_=3 must be a Vote"),
-        ("", {"n_neighbors": 0}, "n_neighbors=0 must be a whole number"),
+        ("", {"n_neighbors": 0}, "n_neighbors=0 must be 'auto' or a whole number"),
         ("", {"predict": 3}, "SoftVotingKNN has no attribute 'predict'"),
     ],
 )  # fmt: skip
@@ -271,7 +275,7 @@ def test_a_file_whose_parts_do_not_fit_together(saved, tmp_path, part, change, m
 
 def test_what_is_changed_after_a_fit_is_checked(saved):
     model, _, X = saved
-    for name in ("n_neighbors", "csls", "index"):
+    for name in ("n_neighbors", "index"):
         value = getattr(model, name)
         with pytest.raises(ValueError, match=f"{name}=-1 must be"):
             model.set_params(**{name: -1}).predict(X)

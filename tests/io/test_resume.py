@@ -186,7 +186,7 @@ def test_the_classifier_keeps_rows_lists_and_both_fits(tmp_path, monkeypatch):
     X, y = blobs(n=700)
     names = np.array(["wren", "owl", "kite", "tern"])[y]
     model = SoftVotingKNN(
-        SLNE.paper(n_neighbors=10, max_epochs=2), preprocess=Preprocess(8), csls=0.5, random_state=0
+        SLNE.paper(n_neighbors=10, max_epochs=2), preprocess=Preprocess(8), random_state=0
     )
     whole = clone(model).fit(X, names)
     first = clone(model).fit(X, names, folder=tmp_path)
@@ -298,5 +298,3 @@ def test_ctrl_c_leaves_a_model_and_the_folder(tmp_path, monkeypatch, capsys):
     assert (kept / NAME).exists()
     np.testing.assert_array_equal(train("cut.safetensors", *durable), whole)
     assert not kept.exists()
-    with pytest.raises(ValueError, match="--folder keeps the work of one fit"):
-        train("tuned.safetensors", "--tune", *durable)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nearkin
-from nearkin import SoftVotingKNN
+from nearkin import SoftVotingKNN, Vote
 from nearkin.neighbors import NeighborIndex, nearest, recall
 from samples import blobs
 
@@ -27,7 +27,8 @@ def test_a_search_does_not_depend_on_earlier_ones(factory):
 
 def test_a_loaded_model_finds_the_same_rows(tmp_path):
     X, y = blobs(n=2_000)
-    model = SoftVotingKNN(None, n_neighbors=5, index="HNSW4", csls=0.5, vote="power").fit(X, y)
+    vote = Vote("power", csls=0.5)
+    model = SoftVotingKNN(None, n_neighbors=5, index="HNSW4", vote=vote).fit(X, y)
     model.save(tmp_path / "m.safetensors")
     again = nearkin.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.kneighbors(X[:300])[1], model.kneighbors(X[:300])[1])

@@ -7,7 +7,19 @@ import numpy as np
 import pytest
 
 import nearkin
-from nearkin import SLDE, SLNE, Constraint, Execution, Hardest, Preprocess, SoftVotingKNN, Vote
+from nearkin import (
+    SLDE,
+    SLNE,
+    Constraint,
+    Execution,
+    Hardest,
+    Preprocess,
+    Selection,
+    SoftVotingKNN,
+    UnitLength,
+    Vote,
+    WithinClassWhitening,
+)
 from nearkin.images import LLC, Codebook, DenseSIFT, OnnxEncoder
 from nearkin.io.models import CLASSES
 from nearkin.neighbors import nearest
@@ -55,7 +67,10 @@ def test_no_parameter_takes_anything(kind):
         ),
         (SLNE.paper(warm_start=1), "warm_start=1 must be True or False"),
         (SLNE.paper(random_state=-1), "random_state=-1 must be a whole number >= 0"),
-        (SLNE.paper(nearkin.SamplingRule()), "sampling=.* must be a subclass of SamplingRule that"),
+        (
+            SLNE.paper(nearkin.SamplingRule()),
+            "sampling=.* must be .*a subclass of SamplingRule that",
+        ),
         (SLDE(projection=None), "projection=None must be one of 'pca'.*or a list of"),
         (SLDE(projection=[]), r"projection=\[\] must be .* a list of"),
         (SLDE(SLNE), r"learner=.* must be an object, not a class: give SLNE\(\)"),
@@ -66,7 +81,19 @@ def test_no_parameter_takes_anything(kind):
             SoftVotingKNN(None, preprocess=Preprocess(power=0)),
             "preprocess.power=0 must be a number > 0",
         ),
-        (SoftVotingKNN(None, refit="yes"), "refit='yes' must be True or False"),
+        (
+            SoftVotingKNN(selection=Selection("recall")),
+            "selection.scoring='recall' must be one of 'log_loss'",
+        ),
+        (SoftVotingKNN(selection=Selection(effort=0)), "selection.effort=0 must be a number > 0"),
+        (SoftVotingKNN(selection=Selection(verbose=None)), "selection.verbose=None must be"),
+        (SoftVotingKNN(selection="accuracy"), "selection='accuracy' must be"),
+        (SoftVotingKNN(n_neighbors="few"), "n_neighbors='few' must be"),
+        (SLNE(average=None), "average=None must be True or False"),
+        (SLNE(step_size=0), "step_size=0 must be"),
+        (UnitLength(power=0), "power=0 must be a number > 0"),
+        (WithinClassWhitening(0), "shrinkage=0 must be a number > 0"),
+        (WithinClassWhitening(unit_length=1), "unit_length=1 must be True or False"),
         (Preprocess(n_components=True), "n_components=True must be a whole number"),
         (Preprocess(center=None), "center=None must be True or False"),
         (nearkin.FourierFeatures(n_features=HUGE), "n_features=.* must be a whole number <="),
@@ -100,11 +127,14 @@ def test_bad_parameters_of_encoders_are_named(model, message):
     [
         (lambda: nearest(np.ones((5, 2)), True), "k=True must be a whole number"),
         (lambda: nearest(np.ones((5, 2)), 1, n_jobs=1.5), "n_jobs=1.5 must be a number of workers"),
-        (lambda: nearkin.tune(*blobs(n=40), verbose=None), "verbose=None must be a whole number"),
         (lambda: nearkin.load(5), "path=5 must be a path"),
         (lambda: nearkin.load("a\0"), r"path='a\\x00' must be a path"),
         (lambda: nearkin.RunFolder(None), "path=None must be a path"),
         (lambda: Vote("loud"), "kind='loud' must be one of 'similarity'"),
+        (lambda: Vote("power", class_weight=1.1), "class_weight=1.1 must be a number"),
+        (lambda: Vote("power", class_temperature=0), "class_temperature=0 must be a number > 0"),
+        (lambda: Vote("power", smoothing=-0.1), "smoothing=-0.1 must be a number >= 0"),
+        (lambda: Vote("power", csls=-1), "csls=-1 must be a number >= 0"),
         (lambda: nearkin.datasets.read(None), "path=None must be a path"),
         (lambda: nearkin.metrics.top_n_accuracy([[1]], [1], n=True), "n=True must be a whole"),
         (lambda: nearkin.metrics.calibration([[1.0]], [True], None), "bins=None must be a whole"),

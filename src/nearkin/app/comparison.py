@@ -163,7 +163,7 @@ def selected(model: Any) -> dict[str, Any]:
     Examples
     --------
     >>> from nearkin import SoftVotingKNN
-    >>> selected(SoftVotingKNN(vote="power").fit([[0.0], [1.0]] * 50, [0, 1] * 50))
+    >>> selected(SoftVotingKNN(None, vote="power").fit([[0.0], [1.0]] * 50, [0, 1] * 50))
     {'vote': 'power 4'}
     """
     best = getattr(model, "best_estimator_", model)

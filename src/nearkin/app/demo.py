@@ -2,8 +2,8 @@
 
 Command: ``make demo`` or ``nearkin demo --out demo``; about a minute on two cores.
 
-What a newcomer would try, kNN by raw cosine, a linear SVM and logistic regression, and nearkin without
-arguments on the same three random splits of 1,797 images (8×8 pixels, ten classes, 60 % for
+What a newcomer would try, kNN by raw cosine, a linear SVM and logistic regression, and nearkin
+without arguments on the same three random splits of 1,797 images (8×8 pixels, ten classes, 60 % for
 training). All settings are selected on training rows. The report shows the nearest training images
 before and after learning, as the paper's Figure 3 does.
 """

@@ -39,8 +39,8 @@ class TrainingSettings:
     """
 
     sampling: str = _option(
-        "auto", "auto, hardest, uniform, random_target, all or softmax; auto: all if there are more "
-        "columns than rows, else softmax.", "Learner",
+        "auto", "auto, hardest, uniform, random_target, all or softmax; auto: all if there are "
+        "more columns than rows, else softmax.", "Learner",
     )  # fmt: skip
     n_neighbors: int | None = _option(
         None,
@@ -103,8 +103,8 @@ class TrainingSettings:
     sharpness: float | None = _option(None, "Power, temperature or number of voters.", "Vote")
     csls: float = _option(0.0, "Share of a row's mean similarity to subtract.", "Vote")
     auto: bool | None = _option(
-        None, "Choose every setting on held-out training rows: the default, unless a setting of the "
-        "learner, the preprocessing or the vote is given.", "Automatic choice",
+        None, "Choose every setting on held-out training rows: the default, unless a setting of "
+        "the learner, the preprocessing or the vote is given.", "Automatic choice",
     )  # fmt: skip
     scoring: str = _option(
         "log_loss", "What to choose by: log_loss, accuracy, precision or average_precision.",
@@ -163,6 +163,7 @@ class TrainingSettings:
         from nearkin.selection.options import SCORINGS
         from nearkin.validation import expect
         from nearkin.validation.parameters import check_parameters, require
+        from nearkin.voting.votes import KINDS as VOTES
 
         count = expect.optional(expect.whole(1))
         expected = {
@@ -179,11 +180,12 @@ class TrainingSettings:
             "power": expect.optional(expect.number(above=0)),
             "whitening": expect.number(0, 1),
             "ensemble": expect.optional(expect.choice(*KINDS)),
+            "vote": expect.choice("auto", *VOTES),
         }
         for name, expectation in expected.items():
             require(name, getattr(self, name), expectation)
-        for name in ("sharpness", "csls"):
-            if getattr(self, name) and self.vote == "auto":
+        for name, left_out in (("sharpness", None), ("csls", 0.0)):
+            if getattr(self, name) != left_out and self.vote == "auto":
                 raise ValueError(
                     f"{name}={getattr(self, name)} needs a kind of vote, such as vote='power'; "
                     f"vote='auto' chooses it: leave {name} out"

@@ -1,4 +1,4 @@
-"""Good settings of SL-NE: the one table that `SLNE`, the command line, the automatic choice and the reproduction read.
+"""Good settings of SL-NE: the one table for `SLNE`, command line, automatic choice, reproduction.
 
 Measured on training rows of Caltech-101, MNIST, USPS, letter and network embeddings: no rule wins
 everywhere (README, "Which rule?"). Each entry holds keyword arguments of `nearkin.SLNE`.

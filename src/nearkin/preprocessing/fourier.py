@@ -117,5 +117,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        inner = getattr(self.preprocess, "__sklearn_tags__", None)
+        tags.target_tags.required = bool(inner and inner().target_tags.required)
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags

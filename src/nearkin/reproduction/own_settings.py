@@ -2,8 +2,8 @@
 
 For few rows of many dimensions (image features after PCA): half-whitened rows, large
 neighbourhoods, votes that are powers of the similarity, and for SL-NE the sampling rule, or sum of
-rules, that is most accurate on a held-out fifth of the training rows. For other data `SoftVotingKNN()`
-makes the selection.
+rules, that is most accurate on a held-out fifth of the training rows. For other data
+`SoftVotingKNN()` makes the selection.
 """
 
 from collections.abc import Callable

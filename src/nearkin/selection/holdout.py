@@ -21,8 +21,16 @@ def draw_splits(
     count = int(np.clip(np.ceil(rows / (share * len(labels)) - 0.25), 1, MAX_SPLITS))
     generators = [np.random.default_rng([seed, i]) for i in range(count)]
     if groups is None:
-        return [held_out(labels, share, rng) for rng in generators]
+        return [_held_rows(labels, share, rng) for rng in generators]
     return [_held_groups(groups, share, rng) for rng in generators]
+
+
+def _held_rows(labels: Labels, share: float, rng: np.random.Generator) -> Mask:
+    """A stratified share of the rows; where all classes are small, a row of the largest."""
+    held = held_out(labels, share, rng)
+    if not held.any():
+        held[rng.choice(np.flatnonzero(labels == np.bincount(labels).argmax()))] = True
+    return held
 
 
 def _held_groups(groups: NDArray[np.integer], share: float, rng: np.random.Generator) -> Mask:

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from nearkin.selection.options import Selection
 from nearkin.selection.search import select
+from nearkin.voting.parts import is_fitted, learns_from_labels
 from nearkin.voting.votes import Vote
 
 
@@ -28,14 +29,22 @@ def select_parts(
     preprocess: Any,
 ) -> tuple[Parts, list[dict[str, Any]]]:
     """The parts that are best on held-out rows, and the candidates that were tried."""
+    if not isinstance(preprocess, str) and is_fitted(preprocess) and learns_from_labels(preprocess):
+        raise ValueError(
+            f"preprocess is a {type(preprocess).__name__} that has seen the labels of the rows to "
+            "choose on; give one that is not fitted"
+        )
     labels = np.unique(np.asarray(y), return_inverse=True)[1]
     counts = np.bincount(labels)
-    if len(counts) < 2 or counts.max() < 3 or len(labels) < 10:
-        return Parts(None, None, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
+    if len(labels) < 10 or np.count_nonzero(counts >= 3) < 2:
+        given = None if isinstance(preprocess, str) else preprocess
+        return Parts(None, given, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
     best, trials = select(
         rows, labels, _group_codes(groups, len(labels)), options, seed, preprocess
     )
     similarity = best.similarity(seed)
+    if similarity is not None:
+        similarity.n_neighbors = min(similarity.n_neighbors, len(labels) - 1)
     return Parts(similarity, best.preprocess, best.n_neighbors, best.chosen.vote), trials
 
 
@@ -50,13 +59,13 @@ def _group_codes(groups: ArrayLike | None, n: int) -> Any:
     return codes
 
 
-def report(trials: list[dict[str, Any]]) -> str:
+def report(trials: list[dict[str, Any]], scoring: str) -> str:
     """What was chosen and what it gained, in a few lines."""
     if not trials:
         return "too few rows to choose on: plain neighbours and class means vote"
     raw, best = trials[0], trials[-1]
     lines = [
-        f"{len(trials)} candidates, judged by log loss on held-out rows",
+        f"{len(trials)} candidates, judged by {scoring.replace('_', ' ')} on held-out rows",
         f"plain neighbours of the rows as they are: {_quality(raw)}",
         f"chosen: {_quality(best)}",
         f"  preprocess   {best['preprocess']}",

@@ -86,6 +86,12 @@ class Search:
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
         masks = draw_splits(self.labels, self.groups, self.seed)
+        masks = [held for held in masks if len(np.unique(self.labels[~held])) > 1]
+        if not masks:
+            raise ValueError(
+                "groups: without those that are held out, the rows are of one class; more groups, "
+                "or groups of several classes, are needed"
+            )
         if min(self.rows.shape) > 1_500:  # principal directions of wide rows take long
             masks = masks[:2]
         self.splits = [Split(self.rows, self.labels, held, self.n_classes) for held in masks]
@@ -148,6 +154,8 @@ class Search:
             return prepared.ballot(None, csls=True)
         lists = prepared.lists[:, : model.n_neighbors]
         model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
+        if model.interrupted_:
+            raise KeyboardInterrupt
         return prepared.ballot(model.matrix_, csls=True)
 
     def _prepare(self, preprocess: Any, k: int = NEIGHBORS) -> list[Prepared]:

@@ -12,6 +12,7 @@ from nearkin.preprocessing import Preprocess
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import mean_similarity
+from nearkin.voting.parts import is_fitted
 from nearkin.voting.preparation import applied
 
 Array = NDArray[np.float32]
@@ -38,14 +39,17 @@ class Split:
         return Prepared(self, applied(fitted, self.kept), applied(fitted, self.queries), k)
 
     def _fitted(self, preprocess: Any) -> Any:
-        """The preprocessing, fitted; principal directions are computed once for all that use them."""
+        """The preprocessing, fitted; principal directions are computed once for all users."""
+        if is_fitted(preprocess):
+            return preprocess
         if type(preprocess) is not Preprocess:
             return clone(preprocess).fit(self.kept, self.labels)
-        n = preprocess.n_components or min(self.kept.shape)
-        power = preprocess.power
+        most, power = min(self.kept.shape), preprocess.power
+        n = min(preprocess.n_components or most, most)
         known = self._pca.get(power)
         if known is None or len(known.directions_) < n:
-            known = self._pca[power] = clone(preprocess).fit(self.kept)
+            fitted = clone(preprocess).set_params(n_components=n).fit(self.kept)
+            known = self._pca[power] = fitted
         return known.truncated(n).set_params(**preprocess.get_params())
 
 
@@ -62,6 +66,7 @@ class Prepared:
         self.lists = index.nearest(min(k, len(rows) - 1))[1]
         self.near = index.nearest(min(k, len(rows)), queries)[1]
         self.means = class_means(rows, split.labels, split.n_classes)
+        self.absent = np.bincount(split.labels, minlength=split.n_classes) == 0
 
     def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
         """What votes on the held-out rows under a matrix; without one, plain neighbours."""
@@ -74,6 +79,5 @@ class Prepared:
             scores = pairs.pair_scores(products, self.rows, self.near)
         mean = mean_similarity(self.rows, self.lists, matrix, scale)[self.near] if csls else None
         labels = self.split.labels[self.near]
-        return Ballot(
-            scores, labels, self.split.truth, self.split.n_classes, mean, products @ self.means.T
-        )
+        class_scores = np.where(self.absent, np.float32(-np.inf), products @ self.means.T)
+        return Ballot(scores, labels, self.split.truth, self.split.n_classes, mean, class_scores)

@@ -87,7 +87,8 @@ class ChosenVote(NamedTuple):
 
 
 def join(ballots: Sequence[Ballot]) -> Ballot:
-    """One ballot of the queries of several."""
+    """One ballot of the queries of several, each with as many voters as the least has."""
+    ballots = [ballot.cut(min(b.scores.shape[1] for b in ballots)) for ballot in ballots]
 
     def joined(name: str) -> Array | None:
         parts = [getattr(ballot, name) for ballot in ballots]

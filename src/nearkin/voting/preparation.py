@@ -48,7 +48,7 @@ def _read(folder: RunFolder, inputs: dict[str, Any]) -> tuple[Any, Array] | None
 def applied(preprocess: Any, rows: Any) -> Array:
     """Rows as the fitted preprocessing, if there is one, makes them."""
     if preprocess is None:
-        return rows
+        return rows.toarray() if sparse.issparse(rows) else rows
     made = preprocess.transform(rows)
     return np.ascontiguousarray(made.toarray() if sparse.issparse(made) else made, np.float32)
 
