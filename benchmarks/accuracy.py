@@ -6,9 +6,9 @@ DIR holds the archives named in `DATA`, WORK keeps image features and the result
 resumes, a method can be measured apart, and ``--table`` prints what is there. Digits come with
 scikit-learn, Fashion-MNIST with Debian's package dataset-fashion-mnist.
 
-All methods get the same rows. Linear classifiers choose their scaling (of columns, or of all rows by
-one factor) and regularisation by cross-validation on at most 6,000 training rows, then fit all of
-them. Official test rows where there are any, else three random splits. Allow two hours on two cores.
+All methods get the same rows. Linear classifiers choose their scaling (of columns, or of all rows
+by one factor) and regularisation by cross-validation on at most 6,000 training rows, then fit all
+of them. Official test rows where there are any, else three random splits. Allow some hours.
 """
 
 import argparse
@@ -48,6 +48,7 @@ class Scale(TransformerMixin, BaseEstimator):
         self.columns = columns
 
     def fit(self, X, y=None):
+        """Measure the columns."""
         self.mean_ = X.mean(axis=0)
         deviation = X.std(axis=0)
         total = np.sqrt((deviation**2).sum())
@@ -57,6 +58,7 @@ class Scale(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X):
+        """Centre and scale."""
         return ((X - self.mean_) / self.scale_).astype(np.float32)
 
 
@@ -139,7 +141,7 @@ def idx(name):
 
 
 def images(name, seed, given):
-    """Caltech-101, 30 training images a class; LLC codes in coordinates of the training rows' span."""
+    """Caltech-101, 30 training images a class; LLC codes in the span of the training rows."""
     import caltech
 
     if name == "onnx":
@@ -185,10 +187,14 @@ def spread(entries, other=None):
     """Standard deviation over splits, or of a paired bootstrap over the test rows."""
     values = [e["top1"] for e in entries]
     if len(entries) > 1:
-        return float(np.std(values if other is None else np.subtract(values, [o["top1"] for o in other])))
+        return float(
+            np.std(values if other is None else np.subtract(values, [o["top1"] for o in other]))
+        )
     right = unpacked(entries[0]) - (0 if other is None else unpacked(other[0]))
     rng = np.random.default_rng(0)
-    return float(np.std([right[rng.integers(0, len(right), len(right))].mean() for _ in range(500)]))
+    return float(
+        np.std([right[rng.integers(0, len(right), len(right))].mean() for _ in range(500)])
+    )
 
 
 def unpacked(entry):
@@ -206,10 +212,15 @@ def table(results, sets):
         for method, entries in found.items():
             mean = {k: np.mean([e[k] for e in entries]) for k in entries[0]
                     if isinstance(entries[0][k], float)}  # fmt: skip
-            loss = f"{mean['log_loss']:.3f}  {mean['calibration']:.3f}" if "log_loss" in mean else "-"
-            print(f"{method:22}  {100 * mean['top1']:5.2f} ± {100 * spread(entries):.2f}  "
-                  f"{100 * mean['top3']:6.2f}  {100 * mean['per_class']:5.2f}/"
-                  f"{100 * mean['per_class_top3']:5.2f}  {loss:>14}  {mean['seconds']:7.1f}")  # fmt: skip
+            loss = (
+                f"{mean['log_loss']:.3f}  {mean['calibration']:.3f}" if "log_loss" in mean else "-"
+            )
+            percent = {k: 100 * v for k, v in mean.items()}
+            print(
+                f"{method:22}  {percent['top1']:5.2f} ± {100 * spread(entries):.2f}  "
+                f"{percent['top3']:6.2f}  {percent['per_class']:5.2f}/"
+                f"{percent['per_class_top3']:5.2f}  {loss:>14}  {mean['seconds']:7.1f}"
+            )
         others = {m: np.mean([e["top1"] for e in v]) for m, v in found.items() if m != "nearkin"}
         if "nearkin" in found and others:
             best = max(others, key=others.get)

@@ -156,7 +156,8 @@ def anonymous():
     return int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
 
 before, peaks = anonymous(), []
-learner = SLNE.paper(max_epochs=1, tol=0, random_state=0, callback=lambda *_: peaks.append(anonymous()))
+watch = Execution(callback=lambda *_: peaks.append(anonymous()))
+learner = SLNE.paper(max_epochs=1, tol=0, random_state=0, execution=watch)
 learn_member(pickle.load(sys.stdin.buffer), 0, learner)
 print(max(peaks) - before)
 """
