@@ -148,7 +148,7 @@ def _ten(k, n_jobs):
 
 MEMBER = """
 import pickle, sys
-from nearkin import SLNE
+from nearkin import SLNE, Execution
 from nearkin.ensemble.members import learn_member
 
 def anonymous():

@@ -30,7 +30,8 @@ from samples import blobs
 HUGE = 10**30
 WITHOUT_PARAMETERS = {"Fixed", "Random"}  # made by SLDE, not by the user
 DECLARED = [
-    getattr(import_module(CLASSES[name]), name) for name in CLASSES.keys() - WITHOUT_PARAMETERS
+    getattr(import_module(CLASSES[name]), name)
+    for name in sorted(CLASSES.keys() - WITHOUT_PARAMETERS)
 ]
 
 
