@@ -293,7 +293,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         rows, y = validate_data(self, X, y, **self._accepted)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        self.preprocess_, self.database_ = prepared(preprocess, rows, y, rng, folder)
+        self.preprocess_, self.database_ = prepared(preprocess, rows, np.asarray(y), rng, folder)
         self.labels_ = labels.astype(np.int32)
         self._measure()
         self._cached_index = None
@@ -319,7 +319,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if learner:
             require("similarity.n_neighbors", learner, expect.whole(1))
             learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
-        k = min(max(self._shortlist_length, learner, CSLS_NEIGHBORS), n - 1)
+        k = min(max(self.shortlist_length, learner, CSLS_NEIGHBORS), n - 1)
         inputs = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
         found = folder.part("neighbors", inputs, lambda: {"indices": self._index.nearest(k)[1]})
         return found["indices"]
@@ -394,7 +394,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if holdout:  # else there are too few rows to spare any
             voters = holdout.voters
             if isinstance(lists, np.ndarray):  # nearest first; all neighbours of a graph vote
-                voters = np.ascontiguousarray(voters[:, : self._shortlist_length])
+                voters = np.ascontiguousarray(voters[:, : self.shortlist_length])
             if not fitted:
                 known = holdout.training_lists(own)
                 apart = folder.sub("held-out")
@@ -429,11 +429,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         return applied(self.preprocess_, rows)
 
     def _shortlist(self, queries: Array) -> NDArray[np.int32]:
-        return self._index.nearest(min(self._shortlist_length, len(self.database_)), queries)[1]
+        return self._index.nearest(min(self.shortlist_length, len(self.database_)), queries)[1]
 
     @property
-    def _shortlist_length(self) -> int:
-        """`n_neighbors`, which may be set after a fit, or what was chosen."""
+    def shortlist_length(self) -> int:
+        """Rows on the shortlist: `n_neighbors`, also if set after a fit, or what was chosen."""
         return self.n_neighbors_ if isinstance(self.n_neighbors, str) else self.n_neighbors
 
     def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
@@ -456,7 +456,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if neighbors is not None:
             lists = as_voters(neighbors, len(queries), len(self.database_))
         n_classes = len(self.classes_)
-        widest = max(n_classes, self._shortlist_length if lists is None else longest(lists))
+        widest = max(n_classes, self.shortlist_length if lists is None else longest(lists))
         step = max(1, min(4_096, VOTE_CELLS // widest))
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
@@ -530,7 +530,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _wanted(self, n_neighbors: int | None) -> int:
         """How many of the shortlist `kneighbors` is to give."""
         rows = len(self.database_)
-        most = min(self._shortlist_length, rows)
+        most = min(self.shortlist_length, rows)
         if n_neighbors is None:
             return most
         if n_neighbors > most:

@@ -166,7 +166,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     @property
     def _rule(self) -> SamplingRule:
         if isinstance(self.sampling, str) and self.sampling == "auto":
-            return getattr(self, "rule_", TALL["sampling"])
+            rule: Any = getattr(self, "rule_", TALL["sampling"])
+            return rule
         return as_rule(self.sampling)
 
     @property

@@ -169,6 +169,17 @@ def test_train_and_run_choose_by_themselves(tmp_path):
     assert answer(*command)["done_now"] == []
     redone = answer(*command, "--scoring", "accuracy")["done_now"]
     assert redone[0] == "model.safetensors"
+    found = answer("search", out, tmp_path / "x.npz", "--n", 2)["queries"]
+    assert [len(entry["learned"]) for entry in found] == [2] * 80
+
+
+def test_a_run_on_images_chooses_by_itself(pictures, tmp_path):
+    """Of few images, for speed; the report shows the neighbours of some."""
+    command = ("run", pictures / "more", "--words", 8, "--baselines", "none", "--folder", tmp_path)
+    assert "report.html" in answer(*command)["done_now"]
+    assert 'class="right"' in (tmp_path / "report.html").read_text()
+    one = pictures / "more" / "lying" / "00.png"
+    assert len(answer("search", tmp_path, one, "--n", 2)["queries"][0]["learned"]) == 2
 
 
 def test_demo(tmp_path):

@@ -152,7 +152,7 @@ def strips_of(
     from nearkin.app.strips import Picture, most_changed, strip_html
 
     truth, labels = match_labels(y, model.classes_), model.classes_[model.labels_]
-    n = min(N_SHOWN, len(labels), model.n_neighbors)
+    n = min(N_SHOWN, len(labels), model.shortlist_length)
     plain, learned = (model.kneighbors(X, n, rerank=rerank)[1] for rerank in (False, True))
     before, after = (labels[near] == truth[:, None] for near in (plain, learned))
     helped, harmed = most_changed(before, after, HELPED), most_changed(before, after, -HARMED)

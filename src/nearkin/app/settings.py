@@ -227,7 +227,7 @@ class TrainingSettings:
         from nearkin.learning.sampling import RULES
 
         if self.auto is not False:
-            selection = nearkin.Selection(self.scoring, self.effort, verbose)  # type: ignore[arg-type]
+            selection = nearkin.Selection(self.scoring, self.effort, verbose)
             return nearkin.SoftVotingKNN(selection=selection, random_state=self.seed)
         final = self.resolved(shape)
         rule: Any = RULES[final.sampling]

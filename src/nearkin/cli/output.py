@@ -54,7 +54,7 @@ def model_summary(model: Any) -> dict[str, Any]:
     learner = getattr(model, "similarity_", model)
     if hasattr(model, "database_"):
         vote = f"{model.vote_.kind} {model.vote_.sharpness:g}"
-        shortlist = model.n_neighbors_ if model.n_neighbors == "auto" else model.n_neighbors
+        shortlist = model.shortlist_length
         result |= {"rows": len(model.database_), "columns": model.n_features_in_}
         result |= {"dimensions": model.database_.shape[1], "classes": len(model.classes_)}
         result |= {"shortlist": shortlist, "vote": vote, "csls": model.vote_.csls}

@@ -97,7 +97,7 @@ def search(
     """
     check_output_paths(report)
     trained = load_classifier(model, encoder, names)
-    shortlist = min(trained.model.n_neighbors, len(trained.model.labels_))
+    shortlist = min(trained.model.shortlist_length, len(trained.model.labels_))
     if not 1 <= n <= shortlist:
         raise ValueError(f"--n {n} must lie between 1 and {shortlist}, the model's shortlist")
     with plain_warnings():

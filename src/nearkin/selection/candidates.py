@@ -62,7 +62,8 @@ class Starts:
 
     def fourier(self, best: Any) -> list[FourierFeatures]:
         """A non-linear similarity, for few dimensions."""
-        columns = best.n_components if isinstance(best, Preprocess) else self.columns
+        reduced = best.n_components if isinstance(best, Preprocess) else None
+        columns = reduced or self.columns
         if columns > MAX_FOURIER or isinstance(best, UnitLength):
             return []
         before = clone(best).set_params(unit_length=False)
