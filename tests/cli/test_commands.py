@@ -20,6 +20,7 @@ import nearkin as package
 from commands import COMMANDS, MANUAL, NEARKIN, QUIET, answer, nearkin, script
 from nearkin.app.planning import readable
 from nearkin.app.settings import TrainingSettings
+from samples import blobs
 
 
 def test_help_version_and_completion():
@@ -150,6 +151,35 @@ def test_settings_are_chosen_unless_one_is_given():
         assert TrainingSettings().given({name}).auto is False
     assert TrainingSettings(auto=False).given({"auto"}).auto is False
     assert TrainingSettings(auto=True).given({"auto", "seed"}).auto is True
+
+
+def test_train_and_run_choose_by_themselves(tmp_path):
+    X, y = blobs(n=80, dims=4)
+    np.savez(tmp_path / "x.npz", X=X, y=y)
+    out = tmp_path / "m.safetensors"
+    trained = answer("train", tmp_path / "x.npz", "--seed", 3, "--out", out)
+    selection = package.Selection()
+    model = package.SoftVotingKNN(selection=selection, random_state=3).fit(X, y)
+    found = package.load(out)
+    np.testing.assert_array_equal(found.predict_proba(X), model.predict_proba(X))
+    assert trained["shortlist"] == model.n_neighbors_
+    assert trained["class_mean_weight"] == pytest.approx(model.vote_.class_weight)
+    command = ("run", tmp_path / "x.npz", "--folder", tmp_path / "run", "--baselines", "none")
+    assert answer(*command)["done_now"][:2] == ["split.npz", "model.safetensors"]
+    assert answer(*command)["done_now"] == []
+    redone = answer(*command, "--scoring", "accuracy")["done_now"]
+    assert redone[0] == "model.safetensors"
+    found = answer("search", out, tmp_path / "x.npz", "--n", 2)["queries"]
+    assert [len(entry["learned"]) for entry in found] == [2] * 80
+
+
+def test_a_run_on_images_chooses_by_itself(pictures, tmp_path):
+    """Of few images, for speed; the report shows the neighbours of some."""
+    command = ("run", pictures / "more", "--words", 8, "--baselines", "none", "--folder", tmp_path)
+    assert "report.html" in answer(*command)["done_now"]
+    assert 'class="right"' in (tmp_path / "report.html").read_text()
+    one = pictures / "more" / "lying" / "00.png"
+    assert len(answer("search", tmp_path, one, "--n", 2)["queries"][0]["learned"]) == 2
 
 
 def test_demo(tmp_path):

@@ -55,7 +55,7 @@ def slde(setup: Setup, task: Task) -> Score:
     def ensemble(rule: str, X: Array, y: NDArray[Any]) -> Array:
         member = _learner(rule, len(y))
         # A member sees only a part of each row's length: its steps must be larger.
-        member.set_params(random_state=None, step_size=BLOCKS * (member.step_size or 1.0))
+        member.set_params(random_state=None, step_size=BLOCKS * IMAGES[rule]["step_size"])
         model = SLDE(
             member,
             n_members=BLOCKS,
