@@ -64,7 +64,7 @@ def slne(scaling: str, seed: int) -> GridSearchCV:
             for T in TEMPERATURES
         ],
     }  # fmt: skip
-    model = SoftVotingKNN(None, n_neighbors=SHORTLIST, refit=False, random_state=seed)
+    model = SoftVotingKNN(None, n_neighbors=SHORTLIST, random_state=seed)
     return GridSearchCV(
         model, grid, cv=HoldOutSplitter(seed, fraction=0.1, max_rows=20_000), verbose=3
     )

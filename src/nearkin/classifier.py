@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import check_random_state, check_X_y
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -183,8 +183,19 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             same folder resumes and ends with the same model; see `SLNE.fit`.
         """
         check_parameters(self)
+        automatic = isinstance(self.similarity, str)
         if calibration is not None:
             check_calibration(calibration)
+            if automatic:
+                raise ValueError(
+                    "calibration chooses the vote of a given similarity; similarity='auto' holds "
+                    "rows out itself: leave calibration out, or give a similarity"
+                )
+        if groups is not None and not automatic:
+            raise ValueError(
+                "groups are held out together when similarity='auto' chooses; with a given "
+                "similarity leave groups out"
+            )
         for name in ("calibration_accuracy_", "trials_", "report_"):
             self.__dict__.pop(name, None)  # an earlier fit's
         with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
@@ -200,7 +211,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             k = SHORTLIST if isinstance(self.n_neighbors, str) else self.n_neighbors
             return Parts(self.similarity, preprocess, k, self.vote)
         check_label_count(X, y)
-        rows, labels = check_X_y(X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2)
+        rows, labels = validate_data(
+            self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2
+        )
         options = as_group("selection", self.selection, Selection)
         seed = int(rng.randint(np.iinfo(np.int32).max))
         chosen, self.trials_ = select_parts(rows, labels, groups, options, seed, self.preprocess)

@@ -301,3 +301,11 @@ def test_ctrl_c_inside_a_learner_ends_the_choice(monkeypatch):
             cut_at(patch, nth, KeyboardInterrupt)
             with pytest.raises(KeyboardInterrupt, match="interrupted after"):
                 SoftVotingKNN(preprocess=None, random_state=0).fit(X, y)
+
+
+def test_arguments_that_would_be_ignored():
+    X, y = blobs(n=60)
+    with pytest.raises(ValueError, match="calibration chooses the vote of a given similarity"):
+        SoftVotingKNN().fit(X, y, calibration=(X, y))
+    with pytest.raises(ValueError, match="groups are held out together"):
+        SoftVotingKNN(None).fit(X, y, groups=y)

@@ -44,7 +44,7 @@ DEGREE = 1.4  # edges per row after symmetrising, in units of k (measured on rea
     members=expect.whole(0),
     epochs=expect.whole(1),
 )
-def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 20) -> dict[str, Any]:
+def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 5) -> dict[str, Any]:
     """Estimate memory, disk and seconds of a fit.
 
     Parameters

@@ -65,8 +65,8 @@ def model_summary(model: Any) -> dict[str, Any]:
     if learner is not model and learner is not None:
         result["learner"] = type(learner).__name__
     for part in (getattr(learner, "learner", None), learner):
-        found = {name: getattr(part, name) for name in SUMMARY_ATTRIBUTES if hasattr(part, name)}
-        result |= {name.rstrip("_"): value for name, value in found.items()}
+        found = {name: getattr(part, name, None) for name in SUMMARY_ATTRIBUTES}
+        result |= {name.rstrip("_"): value for name, value in found.items() if value is not None}
     return result
 
 

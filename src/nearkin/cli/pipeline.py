@@ -29,7 +29,7 @@ def plan(
     dims: Annotated[int, typer.Argument(help="Dimensions of a row.")],
     k: Annotated[int, typer.Argument(help="Neighbours per row.")] = 50,
     members: Annotated[int, typer.Option(help="Members of an ensemble; 0: SL-NE.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Maximum number of epochs.")] = 20,
+    epochs: Annotated[int, typer.Option(help="Maximum number of epochs.")] = 5,
     as_json: Json = False,
 ) -> None:
     """Estimate memory, disk and time of a training on this machine, by a probe of two seconds.
