@@ -645,7 +645,7 @@ def test_rows_that_are_added_count_for_the_scale():
 def test_extreme_votes_give_probabilities(vote, sharpness, csls):
     X, y = blobs(n=80)
     p = (
-        SoftVotingKNN(vote=Vote(vote, sharpness), csls=csls, n_neighbors=9)
+        SoftVotingKNN(None, vote=Vote(vote, sharpness, csls), n_neighbors=9)
         .fit(X, y)
         .predict_proba(X)
     )
@@ -661,7 +661,7 @@ def test_sharpness_beyond_float32(sharpness):
 
 def test_huge_weights_of_csls():
     with pytest.raises(ValueError, match=r"csls=1e\+38 must be a number >= 0 and <= 10"):
-        SoftVotingKNN(csls=1e38).fit(*blobs(n=80))
+        Vote("power", csls=1e38)
 
 
 @pytest.mark.parametrize("score", [np.nan, np.inf])

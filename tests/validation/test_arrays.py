@@ -17,14 +17,14 @@ FITS = {
     "SLNE": lambda X: SLNE(n_neighbors=5).fit(X, LABELS),
     "SLNE.partial_fit": lambda X: SLNE(n_neighbors=5).partial_fit(X, LABELS),
     "SLDE": lambda X: SLDE(n_members=2).fit(X, LABELS),
-    "SoftVotingKNN": lambda X: SoftVotingKNN(n_neighbors=5).fit(X, LABELS),
+    "plain neighbours": lambda X: SoftVotingKNN(None, n_neighbors=5).fit(X, LABELS),
     "SoftVotingKNN with preprocess": lambda X: SoftVotingKNN(preprocess=Preprocess()).fit(
         X, LABELS
     ),
     "Preprocess": lambda X: Preprocess().fit(X),
     "FourierFeatures": lambda X: FourierFeatures().fit(X),
     "Codebook": lambda X: Codebook(4, 2).fit(X),
-    "tune": lambda X: nearkin.tune(X, LABELS),
+    "SoftVotingKNN": lambda X: nearkin.SoftVotingKNN().fit(X, LABELS),
     "nearest": lambda X: nearest(X, 3),
     "queries": lambda X: nearest(ROWS, 3, queries=X),
     "similarity": lambda X: fitted().similarity(X, X),
@@ -87,7 +87,7 @@ def test_rows_whose_squares_are_beyond_float32(index, factor):
     with pytest.raises(ValueError, match=f"queries: {message} queries by it"):
         NeighborIndex(ROWS, index).nearest(3, X)
     with pytest.raises(ValueError, match=message):
-        SoftVotingKNN(index=index, vote="top").fit(X, LABELS).predict(X)
+        SoftVotingKNN(None, index=index, vote="top").fit(X, LABELS).predict(X)
 
 
 @pytest.mark.parametrize("index", ["exact", "cells;recall=0.999", "Flat"])
@@ -99,7 +99,7 @@ def test_lists_are_the_same_up_to_the_limits(index, factor):
     scaled, found = nearest(X * np.float32(factor), 5, index=index)
     np.testing.assert_array_equal(found, indices)
     np.testing.assert_array_equal(scaled, distances * np.float32(factor))
-    model = SoftVotingKNN(n_neighbors=5, vote="top", index=index)
+    model = SoftVotingKNN(None, n_neighbors=5, vote="top", index=index)
     expected = model.fit(X, LABELS).predict(X)
     np.testing.assert_array_equal(model.fit(X * factor, LABELS).predict(X * factor), expected)
 
