@@ -133,7 +133,10 @@ def test_bad_parameters_of_encoders_are_named(model, message):
         (lambda: nearkin.RunFolder(None), "path=None must be a path"),
         (lambda: Vote("loud"), "kind='loud' must be one of 'similarity'"),
         (lambda: Vote("power", class_weight=1.1), "class_weight=1.1 must be a number"),
-        (lambda: Vote("power", class_temperature=0), "class_temperature=0 must be a number >= 1e-37"),
+        (
+            lambda: Vote("power", class_temperature=0),
+            "class_temperature=0 must be",
+        ),
         (lambda: Vote("power", smoothing=-0.1), "smoothing=-0.1 must be a number >= 0"),
         (lambda: Vote("power", csls=-1), "csls=-1 must be a number >= 0"),
         (lambda: nearkin.datasets.read(None), "path=None must be a path"),
