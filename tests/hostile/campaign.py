@@ -1,0 +1,83 @@
+"""One run of the harness: warm up, generate, run, count."""
+
+import argparse
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from hostile import material, runner
+from hostile.cases import disk, files, inputs, kills, limits, options
+from hostile.runner import Case
+from hostile.table import Table
+from samples import in_memory
+
+# Cases of each kind, and how many of them the fast part draws.
+KINDS: dict[str, tuple[Callable[[int], Iterable[Case]], int]] = {
+    "inputs": (inputs.cases, 300),
+    "options": (options.cases, 60),
+    "files": (files.cases, 200),
+    "kills": (kills.cases, 40),
+    "full disk": (disk.cases, 30),
+    "memory": (limits.memory, 15),
+    "processes": (limits.processes, 10),
+    "threads": (limits.threads, 20),
+}
+EVERY = 10.0  # seconds between two lines of progress
+
+
+def campaign(options: argparse.Namespace) -> int:
+    began, table = time.monotonic(), Table()
+    with tempfile.TemporaryDirectory(prefix="hostile-", dir=in_memory()) as folder:
+        prepare(Path(folder))
+        for kind in options.only.split(","):
+            cases = [c for c in chosen(kind, options) if options.match in c.id]
+            for case, verdict in progress(cases, Path(folder), options.jobs):
+                table.add(case, verdict)
+    faults = table.faults()
+    if options.report:
+        Path(options.report).write_text(
+            table.details(("wrong", "crash", "hang", "obscure", "unjudged"), 10**6)
+        )
+    print(table.details(("crash", "hang", "wrong", "obscure"), options.most))
+    print(f"\n{table}\n\nseed {options.seed}, {time.monotonic() - began:.0f} s:",
+          "; ".join(faults) or "as it should be")  # fmt: skip
+    return 1 if faults else 0
+
+
+def prepare(folder: Path) -> None:
+    """Write the clean files and compile everything, without a thread and without faiss."""
+    from nearkin.app.warmup import compile_all
+
+    material.HOME.folder = folder / "clean"
+    material.HOME.folder.mkdir()
+    os.chdir(folder)
+    compile_all()
+    runner.aside(lambda: material.write_files(material.HOME.folder))
+    if threading.active_count() > 1:
+        raise RuntimeError("a thread runs in the process that is to be forked")
+
+
+def chosen(kind: str, options: argparse.Namespace) -> Iterable[Case]:
+    """The cases of a kind: all, or the same few for the same seed."""
+    generate, few = KINDS[kind]
+    cases = list(generate(options.seed))
+    if not options.fast or len(cases) <= few:
+        return cases
+    order = np.random.default_rng(options.seed).permutation(len(cases))
+    return [cases[i] for i in sorted(order[:few])]
+
+
+def progress(cases: list[Case], folder: Path, jobs: int) -> Iterator[tuple]:
+    last = time.monotonic()
+    work = Path(tempfile.mkdtemp(dir=folder))
+    for n, result in enumerate(runner.run_all(cases, work, jobs), start=1):
+        yield result
+        if time.monotonic() - last > EVERY or n == len(cases):
+            last = time.monotonic()
+            print(f"{result[0].kind}: {n} of {len(cases)}", file=sys.stderr, flush=True)
