@@ -18,8 +18,8 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(KINDS), help="kinds, separated by commas")
     parser.add_argument("--match", default="", help="only cases whose id contains this")
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time")
-    parser.add_argument("--most", type=int, default=40, help="bad cases to print")
-    parser.add_argument("--all", dest="report", help="file for all bad cases")
+    parser.add_argument("--most", type=int, default=20, help="obscure cases to print")
+    parser.add_argument("--all", dest="report", help="file for all obscure and unjudged cases")
     return campaign(parser.parse_args())
 
 

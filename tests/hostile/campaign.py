@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hostile import material, runner
+from hostile import judge, material, runner
 from hostile.cases import disk, files, inputs, kills, limits, options
 from hostile.runner import Case
 from hostile.table import Table
@@ -32,19 +32,22 @@ EVERY = 10.0  # seconds between two lines of progress
 
 
 def campaign(options: argparse.Namespace) -> int:
+    """Run, print the table, and return the exit code; what was counted before Ctrl-C is printed."""
     began, table = time.monotonic(), Table()
-    with tempfile.TemporaryDirectory(prefix="hostile-", dir=in_memory()) as folder:
-        prepare(Path(folder))
-        for kind in options.only.split(","):
-            cases = [c for c in chosen(kind, options) if options.match in c.id]
-            for case, verdict in progress(cases, Path(folder), options.jobs):
-                table.add(case, verdict)
-    faults = table.faults()
+    try:
+        with tempfile.TemporaryDirectory(prefix="hostile-", dir=in_memory()) as folder:
+            prepare(Path(folder))
+            for kind in options.only.split(","):
+                cases = [case for case in chosen(kind, options) if options.match in case.id]
+                for case, verdict in progress(cases, Path(folder), options.jobs):
+                    table.add(case, verdict)
+        faults = table.faults()
+    except KeyboardInterrupt:
+        faults = ["interrupted"]
     if options.report:
-        Path(options.report).write_text(
-            table.details(("wrong", "crash", "hang", "obscure", "unjudged"), 10**6)
-        )
-    print(table.details(("crash", "hang", "wrong", "obscure"), options.most))
+        Path(options.report).write_text(table.details(("obscure", "unjudged")))
+    print(table.details(("crash", "hang", "wrong")))
+    print(table.details(("obscure",), options.most))
     print(f"\n{table}\n\nseed {options.seed}, {time.monotonic() - began:.0f} s:",
           "; ".join(faults) or "as it should be")  # fmt: skip
     return 1 if faults else 0
@@ -78,6 +81,8 @@ def progress(cases: list[Case], folder: Path, jobs: int) -> Iterator[tuple]:
     work = Path(tempfile.mkdtemp(dir=folder))
     for n, result in enumerate(runner.run_all(cases, work, jobs), start=1):
         yield result
+        if result[1].outcome in judge.FAILING:
+            print(result[0].id, result[1].outcome, file=sys.stderr, flush=True)
         if time.monotonic() - last > EVERY or n == len(cases):
             last = time.monotonic()
             print(f"{result[0].kind}: {n} of {len(cases)}", file=sys.stderr, flush=True)

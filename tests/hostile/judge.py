@@ -23,7 +23,7 @@ FAMILIAR = re.compile(
 HELPS = re.compile(
     r"\b(must|expected?|needs?|needed|give|use|pass|lower|raise|make|drop|fill|choose|check|free|"
     r"again|at least|at most|between|one of|one per|holds?|has|is not|is a|only|contains?|cannot|"
-    r"should|does not exist|exists|there is no|in use|leave|says|are|requested)\b"
+    r"should|does not exist|exists|there is no|in use|leave|says|are|requested|such as|takes?)\b"
 )
 INTERNAL = re.compile(
     r"a bug in nearkin|not supported between|unsupported operand|object is not|has no attribute|"
@@ -46,6 +46,10 @@ FINE = Verdict("fine")
 def of_error(error: BaseException, names: tuple[str, ...]) -> Verdict:
     """Clear if the error names one of `names` and says what was found or what to do."""
     text = f"{type(error).__name__}: {error}"
+    if isinstance(error, AssertionError):  # of the harness
+        return Verdict("wrong", text[:600])
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return Verdict("clear", text[:600])  # the system names the path and what is wrong with it
     expected = isinstance(error, EXPECTED) and not isinstance(error, RecursionError)
     return Verdict("clear" if expected and is_clear(str(error), names) else "obscure", text[:600])
 

@@ -221,7 +221,8 @@ def answers(result: Any) -> Any:
         return [Path(p).name for p in result.paths]
     if not hasattr(result, "fit") or not hasattr(result, "get_params"):
         return result
-    Q = queries()[0]
+    width = getattr(result, "n_features_in_", 6)
+    Q = np.resize(queries()[0].T, (width, 15)).T.copy()  # for models of fewer or more columns, too
     if hasattr(result, "predict_proba"):
         shares = result.predict_proba(Q)
         if not np.allclose(shares.sum(axis=1), 1, atol=1e-3):

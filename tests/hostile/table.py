@@ -43,7 +43,7 @@ class Table:
             line[0].ljust(12) + "".join(cell.rjust(10) for cell in line[1:]) for line in lines
         )
 
-    def details(self, outcomes: tuple[str, ...], most: int) -> str:
+    def details(self, outcomes: tuple[str, ...], most: int = 10**6) -> str:
         """The cases with these outcomes, each with what was seen."""
         chosen = [(c, v) for o in outcomes for c, v in self.bad if v.outcome == o]
         lines = [f"{v.outcome:8} {c.id}\n         {' '.join(v.detail.split())}" for c, v in chosen]

@@ -33,6 +33,6 @@ def test_planted_faults_are_found():
 
 
 def test_everything_that_a_model_file_can_hold_is_attacked():
-    code = ("from hostile import surface; from nearkin.io import models; print(set(models.CLASSES) - "
-            "{*surface.estimators(), *surface.groups(), 'Fixed', 'Random'})")  # fmt: skip
+    left = "set(models.CLASSES) - {*surface.estimators(), *surface.groups(), 'Fixed', 'Random'}"
+    code = f"from hostile import surface; from nearkin.io import models; print({left})"
     assert run("-c", code).stdout == "set()\n"

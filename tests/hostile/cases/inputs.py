@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hostile import judge, surface
-from hostile.cases import attacks
+from hostile.cases import attacks, oracles
 from hostile.cases.attacks import FORMS, Attack
 from hostile.judge import FINE, Verdict
 from hostile.runner import Case
@@ -63,12 +63,14 @@ def accepted(
         return FINE
     if expects in ("same", "refuse"):
         return Verdict("wrong", f"expected {expects}, got another answer: {_shown(result, usual)}")
-    others = {n: v for n, v in target.clean.items() if n in ARRAYS and n != argument}
-    if not others:
+    if naive := oracles.NAIVE.get(target.name):
+        return naive(result, **target.clean | {argument: bad})
+    others = {n: v for n, v in (target.clean | {argument: bad}).items() if n in ARRAYS}
+    if not others or isinstance(others.get(argument, bad), list | set | dict | type(None)):
         return Verdict("unjudged", "accepted, and there is nothing to compare with")
     form = FORMS[rng.integers(len(FORMS))]
     other = {n: tuple(v) if n == "images" else form.make(v, rng) for n, v in others.items()}
-    again = target.call(**{argument: bad}, **other)
+    again = target.call(**{argument: bad} | other)
     if judge.same(result, again):
         return FINE
     return Verdict("wrong", f"{form.name} gives another answer: {_shown(result, again)}")

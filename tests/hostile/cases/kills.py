@@ -15,7 +15,7 @@ from hostile.judge import FINE, Verdict
 from hostile.runner import Case
 from hostile.works import Work
 
-ENOUGH, MOST = 1_000, 200
+ENOUGH, MOST = 1_000, 150
 
 
 def cases(seed: int) -> Iterator[Case]:
