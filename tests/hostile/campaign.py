@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -20,13 +21,13 @@ from samples import in_memory
 # Cases of each kind, and how many of them the fast part draws.
 KINDS: dict[str, tuple[Callable[[int], Iterable[Case]], int]] = {
     "inputs": (inputs.cases, 300),
-    "options": (options.cases, 60),
-    "files": (files.cases, 200),
-    "kills": (kills.cases, 40),
-    "full disk": (disk.cases, 30),
-    "memory": (limits.memory, 15),
-    "processes": (limits.processes, 10),
-    "threads": (limits.threads, 20),
+    "options": (options.cases, 30),
+    "files": (files.cases, 120),
+    "kills": (kills.cases, 25),
+    "full disk": (disk.cases, 12),
+    "memory": (limits.memory, 8),
+    "processes": (limits.processes, 5),
+    "threads": (limits.threads, 6),
 }
 EVERY = 10.0  # seconds between two lines of progress
 
@@ -34,6 +35,7 @@ EVERY = 10.0  # seconds between two lines of progress
 def campaign(options: argparse.Namespace) -> int:
     """Run, print the table, and return the exit code; what was counted before Ctrl-C is printed."""
     began, table = time.monotonic(), Table()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="hostile-", dir=in_memory()) as folder:
             prepare(Path(folder))

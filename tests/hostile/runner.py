@@ -1,5 +1,6 @@
 """Runs cases in forked children, each with a time and a memory limit, a few at a time."""
 
+import ctypes
 import json
 import os
 import resource
@@ -17,6 +18,7 @@ from pathlib import Path
 from hostile import judge
 from hostile.judge import Verdict
 
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 MEMORY = 1536 << 20  # bytes beyond what the warm parent has
 SECONDS = 30  # of the processor; thrice that on the clock, on a busy machine
 
@@ -81,6 +83,8 @@ def _start(case: Case, folder: Path) -> _Child:
 def _run_in_child(case: Case, folder: Path, pipe: int) -> None:
     """Never returns."""
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     for name, number in ((os.devnull, 0), ("out", 1), ("err", 2)):
         os.dup2(os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600), number)
     (folder / "cwd").mkdir()

@@ -161,15 +161,15 @@ def cases(seed: int, each: int = 25) -> Iterator[Case]:
         for n in range(each * format_.share):
             kind = "" if format_.mutate is mutations.damaged else f"{format_.mutate.__name__}/"
             name = f"{format_.file}/{kind}{n}"
-            yield Case(
-                "files", name, lambda f=format_, n=n: _run(f, np.random.default_rng([seed, n]))
-            )
+            yield Case("files", name, lambda f=format_, n=n: _run(f, seeded(seed, f.file, n)))
     for n in range(each * 8):
-        yield Case(
-            "files", f"run folder/{n}", lambda n=n: _folder(np.random.default_rng([seed, n]))
-        )
+        yield Case("files", f"run folder/{n}", lambda n=n: _folder(seeded(seed, "folder", n)))
     for name in mutations.CRAFTED:
         yield Case("files", f"crafted/{name}", lambda name=name: _crafted(name), memory=400 << 20)
+
+
+def seeded(seed: int, name: str, n: int) -> np.random.Generator:
+    return np.random.default_rng([seed, n, *name.encode()])
 
 
 def _run(format_: Format, rng: np.random.Generator) -> Verdict:

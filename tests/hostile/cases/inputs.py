@@ -66,7 +66,7 @@ def accepted(
     if naive := oracles.NAIVE.get(target.name):
         return naive(result, **target.clean | {argument: bad})
     others = {n: v for n, v in (target.clean | {argument: bad}).items() if n in ARRAYS}
-    if not others or isinstance(others.get(argument, bad), list | set | dict | type(None)):
+    if not others or not hasattr(others.get(argument, np.zeros(0)), "__array__"):
         return Verdict("unjudged", "accepted, and there is nothing to compare with")
     form = FORMS[rng.integers(len(FORMS))]
     other = {n: tuple(v) if n == "images" else form.make(v, rng) for n, v in others.items()}

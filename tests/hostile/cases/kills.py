@@ -3,6 +3,7 @@
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,37 +17,40 @@ from hostile.runner import Case
 from hostile.works import Work
 
 ENOUGH, MOST = 1_000, 150
+LONGEST = 200.0  # seconds for the kills of one work, each of which it is done about twice for
 
 
 def cases(seed: int) -> Iterator[Case]:
-    """Every point of every work, or `MOST` of them; if they are few, pairs of points."""
+    """Points of every work, all if there is time; if they are few, pairs for quick works."""
     rng = np.random.default_rng(seed)
     counted = [(work, reference(work)) for work in (*works.library_works(), *works.command_works())]
     total = 0
-    for work, (operations, clean, names) in counted:
-        chosen = rng.permutation(np.arange(1, operations + 1))[:MOST]
+    for work, (operations, clean, names, seconds) in counted:
+        most = min(MOST, int(LONGEST / 2 / seconds))
+        chosen = rng.permutation(np.arange(1, operations + 1))[:most]
         total += len(chosen)
         for nth in sorted(chosen.tolist()):
             yield _case(work, [nth], clean, names)
+    quick = sorted(counted, key=lambda pair: pair[1][3])[: len(counted) // 2]
     while total < ENOUGH:
-        work, (operations, clean, names) = counted[rng.integers(len(counted))]
+        work, (operations, clean, names, _) = quick[rng.integers(len(quick))]
         points = rng.integers(1, operations + 1, 2).tolist()
         total += 2
         yield _case(work, points, clean, names)
 
 
 @cache
-def reference(work: Work) -> tuple[int, str, list[str]]:
-    """Operations, result and files of the work when nothing happens to it."""
+def reference(work: Work) -> tuple[int, str, list[str], float]:
+    """Operations, result, files and seconds of the work when nothing happens to it."""
 
     def count() -> list:
         os.chdir(tempfile.mkdtemp(dir=material.HOME.folder.parent))
         run, other = Path("run").absolute(), Path("other").absolute()
         operations = kill_points.counted(lambda: work.run(run))
-        return [operations, work.run(other), left_in(other)]
+        began = time.monotonic()
+        return [operations, work.run(other), left_in(other), time.monotonic() - began]
 
-    operations, clean, names = runner.aside(count)
-    return operations, clean, names
+    return tuple(runner.aside(count))
 
 
 def left_in(folder: Path) -> list[str]:
@@ -57,7 +61,8 @@ def left_in(folder: Path) -> list[str]:
 
 def _case(work: Work, points: list[int], clean: str, names: list[str]) -> Case:
     name = f"{work.name}/{'+'.join(map(str, points))}"
-    return Case("kills", name, lambda: _run(work, points, clean, names), memory=None, seconds=60)
+    run = lambda: _run(work, points, clean, names)  # noqa: E731
+    return Case("kills", name, run, ("--out",), memory=None, seconds=60)
 
 
 def _run(work: Work, points: list[int], clean: str, names: list[str]) -> Verdict:

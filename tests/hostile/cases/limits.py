@@ -69,7 +69,7 @@ def _one(work: Work, folder: Path, clean: str) -> Verdict:
     return FINE if result == clean else Verdict("wrong", "another result beside another process")
 
 
-def threads(seed: int, times: int = 6) -> Iterator[Case]:
+def threads(seed: int, times: int = 3) -> Iterator[Case]:
     """Every clean call in several threads at once: the answer of one thread."""
     for target in surface.targets():
         if set(target.clean) & set(surface.ARRAYS) and "(…)" not in target.name:
