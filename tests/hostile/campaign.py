@@ -18,16 +18,16 @@ from hostile.runner import Case
 from hostile.table import Table
 from samples import in_memory
 
-# Cases of each kind, and how many of them the fast part draws.
-KINDS: dict[str, tuple[Callable[[int], Iterable[Case]], int]] = {
-    "inputs": (inputs.cases, 300),
-    "options": (options.cases, 30),
-    "files": (files.cases, 120),
-    "kills": (kills.cases, 25),
-    "full disk": (disk.cases, 12),
-    "memory": (limits.memory, 8),
-    "processes": (limits.processes, 5),
-    "threads": (limits.threads, 6),
+# Cases of each kind, how many of them the fast part draws, and how many are drawn at most.
+KINDS: dict[str, tuple[Callable[[int], Iterable[Case]], int, int]] = {
+    "inputs": (inputs.cases, 300, 6_000),
+    "options": (options.cases, 30, 1_500),
+    "files": (files.cases, 120, 3_000),
+    "kills": (kills.cases, 25, 2_000),
+    "full disk": (disk.cases, 12, 500),
+    "memory": (limits.memory, 8, 500),
+    "processes": (limits.processes, 5, 500),
+    "threads": (limits.threads, 6, 500),
 }
 EVERY = 10.0  # seconds between two lines of progress
 
@@ -40,8 +40,7 @@ def campaign(options: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="hostile-", dir=in_memory()) as folder:
             prepare(Path(folder))
             for kind in options.only.split(","):
-                cases = [case for case in chosen(kind, options) if options.match in case.id]
-                for case, verdict in progress(cases, Path(folder), options.jobs):
+                for case, verdict in progress(chosen(kind, options), Path(folder), options.jobs):
                     table.add(case, verdict)
         faults = table.faults()
     except KeyboardInterrupt:
@@ -68,14 +67,13 @@ def prepare(folder: Path) -> None:
         raise RuntimeError("a thread runs in the process that is to be forked")
 
 
-def chosen(kind: str, options: argparse.Namespace) -> Iterable[Case]:
-    """The cases of a kind: all, or the same few for the same seed."""
-    generate, few = KINDS[kind]
-    cases = list(generate(options.seed))
-    if not options.fast or len(cases) <= few:
-        return cases
+def chosen(kind: str, options: argparse.Namespace) -> list[Case]:
+    """The cases of a kind, the same draw for the same seed."""
+    generate, few, most = KINDS[kind]
+    cases = [case for case in generate(options.seed) if options.match in case.id]
+    drawn = few if options.fast else most
     order = np.random.default_rng(options.seed).permutation(len(cases))
-    return [cases[i] for i in sorted(order[:few])]
+    return [cases[i] for i in sorted(order[:drawn])]
 
 
 def progress(cases: list[Case], folder: Path, jobs: int) -> Iterator[tuple]:

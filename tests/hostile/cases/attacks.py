@@ -296,6 +296,10 @@ def attacks_on(name: str, default: Any) -> list[Attack]:
         return [attack for attack in NUMBERS if attack.name != "None"]
     if name in ("images", "sources"):
         return IMAGES
+    if name == "n_jobs":  # who asks for a thousand workers gets them
+        return [
+            a for a in (*JUNK, *NUMBERS) if a.expects == "refuse" or a.name in ("0", "1", "None")
+        ]
     if isinstance(default, bool):
         return FLAGS
     if isinstance(default, int | float):  # who asks for 10³⁰ epochs gets them

@@ -5,7 +5,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from hostile import judge, material, runner, surface, works
 from hostile.judge import FINE, Verdict
@@ -20,7 +19,7 @@ NEWNS, REMOUNT, PRIVATE, REC = 0x20000, 32, 1 << 18, 16384
 def cases(seed: int) -> Iterator[Case]:
     if os.geteuid() or not runner.aside(_can_mount):
         return
-    for work in (*works.library_works(True), *works.command_works(True), *lone_files()):
+    for work in (*works.all_works(), *lone_files()):
         clean, needed = runner.aside(lambda work=work: _reference(work))
         pages = 2 + needed // PAGE
         for size in sorted({1 + pages * i // POINTS for i in range(POINTS)}):
@@ -38,20 +37,16 @@ def lone_files() -> list[Work]:
         folder.mkdir(exist_ok=True)
         model = material.small(surface.estimators()["SoftVotingKNN"]).fit(*material.many_rows())
         nearkin.save(model, folder / "m.safetensors")
-        return works.digest(nearkin.load(folder / "m.safetensors").database_)
+        return works.digest(nearkin.load(folder / "m.safetensors"))
 
     def transform(target: surface.Target, folder: Path) -> str:
         folder.mkdir(exist_ok=True)
-        return works.digest(target.call(out=folder / "rows.npy", **enlarged(target)))
+        rows = {n: [*v] * 60 for n, v in target.clean.items() if n in ("X", "images")}
+        return works.digest(target.function(**rows, out=folder / "rows.npy"))
 
     takers = [t for t in surface.targets() if "out" in t.open_to_attack]
     made = [Work(f"{t.name} to a file", lambda f, t=t: transform(t, f)) for t in takers]
     return [Work("save", save), *made]
-
-
-def enlarged(target: surface.Target) -> dict[str, Any]:
-    """The clean rows or images many times."""
-    return {n: [*v] * 60 for n, v in target.clean.items() if n in ("X", "images")}
 
 
 def _libc(name: str, *arguments: object) -> bool:

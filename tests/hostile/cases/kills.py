@@ -23,7 +23,7 @@ LONGEST = 200.0  # seconds for the kills of one work, each of which it is done a
 def cases(seed: int) -> Iterator[Case]:
     """Points of every work, all if there is time; if they are few, pairs for quick works."""
     rng = np.random.default_rng(seed)
-    counted = [(work, reference(work)) for work in (*works.library_works(), *works.command_works())]
+    counted = [(work, reference(work)) for work in works.all_works()]
     total = 0
     for work, (operations, clean, names, seconds) in counted:
         most = min(MOST, int(LONGEST / 2 / seconds))

@@ -35,7 +35,7 @@ def _little(work: Work, size: int, clean: str) -> Verdict:
 
 def processes(seed: int, times: int = 8) -> Iterator[Case]:
     """Two processes do the same work in the same folder at once."""
-    for work in (*works.library_works(), *works.command_works()):
+    for work in works.all_works():
         clean = reference(work)[1]
         for n in range(times):
             run = lambda work=work, clean=clean: _both(work, clean)  # noqa: E731

@@ -74,7 +74,8 @@ def attacks_on(parameter: Any) -> Iterator[tuple[str, Callable[[], list[str]]]]:
         for name, make in PATHS.items():
             yield name, lambda make=make: [*option, make()]
     else:
-        for text in NUMBERS if kind in (int, float) else TEXTS:
+        texts = NUMBERS if kind in (int, float) else TEXTS
+        for text in [t for t in texts if parameter.name != "jobs" or not t.strip("-0_").isdigit()]:
             yield repr(text)[:30], lambda text=text: [*option, text]
 
 
