@@ -48,4 +48,4 @@ class Table:
         chosen = [(c, v) for o in outcomes for c, v in self.bad if v.outcome == o]
         lines = [f"{v.outcome:8} {c.id}\n         {' '.join(v.detail.split())}" for c, v in chosen]
         left = [f"… and {len(lines) - most} more"] if len(lines) > most else []
-        return "\n".join(lines[:most] + left)
+        return "\n".join(lines[:most] + left).encode("utf-8", "backslashreplace").decode()

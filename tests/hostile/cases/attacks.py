@@ -5,6 +5,7 @@ but the clean one (the argument plays no part). ``any``: a value of its own.
 """
 
 import datetime
+import itertools
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+_NUMBERS = itertools.count()
 Make = Callable[[Any, np.random.Generator], Any]
 
 
@@ -46,8 +48,9 @@ def _strided(clean: Any, rng: Any) -> Any:
 
 
 def _mapped(clean: Any, rng: Any) -> Any:
-    np.save("mapped.npy", np.asarray(clean))
-    return np.load("mapped.npy", mmap_mode="r")
+    name = f"mapped-{next(_NUMBERS)}.npy"
+    np.save(name, np.asarray(clean))
+    return np.load(name, mmap_mode="r")
 
 
 def _read_only(clean: Any, rng: Any) -> Any:
