@@ -23,7 +23,7 @@ FAMILIAR = re.compile(
 HELPS = re.compile(
     r"\b(must|expected?|needs?|needed|give|use|pass|lower|raise|make|drop|fill|choose|check|free|"
     r"again|at least|at most|between|one of|one per|holds?|has|is not|is a|only|contains?|cannot|"
-    r"should|does not exist|exists|there is no|in use|leave|says|are|requested|such as|takes?)\b"
+    r"should|does not exist|exists|there is no|in use|leave|says|are|requested|such as|takes?|could not be)\b"
 )
 INTERNAL = re.compile(
     r"a bug in nearkin|not supported between|unsupported operand|object is not|has no attribute|"
@@ -93,6 +93,13 @@ def flat(result: object) -> list[np.ndarray]:
         return [array for item in result for array in flat(item)]
     array = np.asarray(result)
     return [] if array.dtype.kind == "O" and array.ndim == 0 else [array]
+
+
+def told(result: object) -> str:
+    """The reasons that a result gives for what it lacks: some functions report and do not raise."""
+    parts = result if isinstance(result, tuple) else ()
+    reasons = [v for part in parts if isinstance(part, dict) for v in part.values()]
+    return "; ".join(v for v in reasons if isinstance(v, str))
 
 
 def insane(result: object) -> str:

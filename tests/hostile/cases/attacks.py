@@ -267,6 +267,8 @@ PATHS = [
                 "/dev/null", "/dev/zero", "/proc/self/mem", "/", ".", b"\xff\xfe", "\udcff/x")),
     *(Attack(repr(v)[:30], _constant(v), "any") for v in (None, "new.npy", "line\nbreak.npy", [])),
 ]  # fmt: skip
+# An argument that is None by default may be a number, or a text, or anything.
+UNKNOWN = [*(a for a in JUNK if a.name != "5"), *NUMBERS[3:], *CHOICES[:16]]
 HUGE = tuple(repr(v) for v in (10**30, 2**31, 2**63))
 IMAGES = [
     *JUNK,
@@ -307,4 +309,4 @@ def attacks_on(name: str, default: Any) -> list[Attack]:
         return FLAGS
     if isinstance(default, int | float):  # who asks for 10³⁰ epochs gets them
         return [a for a in NUMBERS if "epochs" not in name or a.name not in HUGE]
-    return CHOICES if isinstance(default, str) else [*JUNK, *NUMBERS[3:], *CHOICES[:16]]
+    return CHOICES if isinstance(default, str) else UNKNOWN

@@ -61,6 +61,8 @@ def accepted(
         return Verdict("unjudged", f"accepted, but the clean call fails: {error}")
     if judge.same(result, usual):
         return FINE
+    if reasons := judge.told(result):
+        return Verdict("clear", reasons)
     if expects in ("same", "refuse"):
         return Verdict("wrong", f"expected {expects}, got another answer: {_shown(result, usual)}")
     if naive := oracles.NAIVE.get(target.name):
