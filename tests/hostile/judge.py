@@ -23,7 +23,8 @@ FAMILIAR = re.compile(
 HELPS = re.compile(
     r"\b(must|expected?|needs?|needed|give|use|pass|lower|raise|make|drop|fill|choose|check|free|"
     r"again|at least|at most|between|one of|one per|holds?|has|is not|is a|only|contains?|cannot|"
-    r"should|does not exist|exists|there is no|in use|leave|says|are|requested|such as|takes?|could not be)\b"
+    r"should|does not exist|exists|there is no|in use|leave|says|are|requested|such as|"
+    r"takes?|could not be)\b"
 )
 INTERNAL = re.compile(
     r"a bug in nearkin|not supported between|unsupported operand|object is not|has no attribute|"

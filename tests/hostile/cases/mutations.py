@@ -23,28 +23,23 @@ TOKENS = [",", "\n", "\r", '"', "\0", "nan", "1e999", "x", ";", " ", "-", "\ufef
 
 
 def damaged(source: Path, target: Path, rng: np.random.Generator) -> str:
-    """Bytes flipped, cut off, zeroed, doubled or added."""
-    data = bytearray(source.read_bytes())
-    at = int(rng.integers(len(data)) if rng.random() < 0.5 else rng.integers(min(256, len(data))))
-    size = int(rng.integers(1, 65))
-    way = rng.choice(["flip", "byte", "cut", "zero", "double", "insert", "remove", "append"])
-    if way == "flip":
-        data[at] ^= 1 << int(rng.integers(8))
-    elif way == "byte":
-        data[at] = int(rng.integers(256))
-    elif way == "cut":
-        del data[at:]
-    elif way == "zero":
-        data[at : at + size] = bytes(len(data[at : at + size]))
-    elif way == "double":
-        data[at:at] = data[at : at + size]
-    elif way == "insert":
-        data[at:at] = rng.bytes(size)
-    elif way == "remove":
-        del data[at : at + size]
-    else:
-        data += rng.bytes(size)
-    target.write_bytes(bytes(data))
+    """Bytes flipped, cut off, zeroed, doubled or added; half of the time near the beginning."""
+    data = source.read_bytes()
+    at = int(rng.integers(len(data) if rng.random() < 0.5 else min(256, len(data))))
+    size, bit = int(rng.integers(1, 65)), 1 << int(rng.integers(8))
+    before, after = data[:at], data[at + size :]
+    ways = {
+        "flip": before + bytes([data[at] ^ bit]) + data[at + 1 :],
+        "byte": before + rng.bytes(1) + data[at + 1 :],
+        "cut": before,
+        "zero": before + bytes(size) + after,
+        "double": data[: at + size] + data[at:],
+        "insert": before + rng.bytes(size) + data[at:],
+        "remove": before + after,
+        "append": data + rng.bytes(size),
+    }
+    way = str(rng.choice(list(ways)))
+    target.write_bytes(ways[way])
     return f"{way} at {at}"
 
 
@@ -53,24 +48,19 @@ def damaged_text(source: Path, target: Path, rng: np.random.Generator) -> str:
     if rng.random() < 0.3:
         return damaged(source, target, rng)
     text = source.read_text("utf-8")
-    at = int(rng.integers(len(text) + 1) if rng.random() < 0.6 else rng.integers(40))
+    at = int(rng.integers(len(text) if rng.random() < 0.6 else min(40, len(text))))
     token = str(rng.choice(TOKENS))
     lines = text.splitlines(keepends=True)
-    i, j = rng.integers(len(lines), size=2)
-    way = rng.choice(["put", "replace", "swap", "repeat", "drop"])
-    if way == "put":
-        text = text[:at] + token + text[at:]
-    elif way == "replace":
-        text = text[:at] + token + text[at + len(token) :]
-    else:
-        if way == "swap":
-            lines[i], lines[j] = lines[j], lines[i]
-        elif way == "repeat":
-            lines.insert(i, lines[j])
-        else:
-            del lines[i]
-        text = "".join(lines)
-    target.write_text(text, "utf-8", newline="")
+    i, j = sorted(rng.integers(len(lines), size=2).tolist())
+    ways = {
+        "put": text[:at] + token + text[at:],
+        "replace": text[:at] + token + text[at + len(token) :],
+        "swap": "".join([*lines[:i], lines[j], *lines[i + 1 : j], lines[i], *lines[j + 1 :]]),
+        "repeat": "".join([*lines[: i + 1], *lines[i:]]),
+        "drop": "".join([*lines[:i], *lines[i + 1 :]]),
+    }
+    way = str(rng.choice(list(ways)))
+    target.write_text(ways[way], "utf-8", newline="")
     return f"{way} {token!r:.8} at {at}"
 
 
