@@ -267,8 +267,9 @@ PATHS = [
                 "/dev/null", "/dev/zero", "/proc/self/mem", "/", ".", b"\xff\xfe", "\udcff/x")),
     *(Attack(repr(v)[:30], _constant(v), "any") for v in (None, "new.npy", "line\nbreak.npy", [])),
 ]  # fmt: skip
+TEXTS = [attack for attack in CHOICES if attack.name.startswith("'")]
 # An argument that is None by default may be a number, or a text, or anything.
-UNKNOWN = [*(a for a in JUNK if a.name != "5"), *NUMBERS[3:], *CHOICES[:16]]
+UNKNOWN = [*(a for a in JUNK if a.name != "5"), *NUMBERS[3:], *TEXTS]
 HUGE = tuple(repr(v) for v in (10**30, 2**31, 2**63))
 IMAGES = [
     *JUNK,
