@@ -217,12 +217,12 @@ NUMBERS = [
     Attack("float", lambda c, r: float(c), "same"),
     Attack("text", lambda c, r: str(c), "refuse"),
     *(Attack(repr(v), _constant(v), "refuse")
-      for v in (float("nan"), float("inf"), -float("inf"), "x", "", 1j, [], [3], (1, 2), {}, b"1",
+      for v in (float("nan"), float("inf"), -float("inf"), "x", "", 1j, [], {}, b"1",
                 object, np.datetime64("2020-01-01"), np.array([1, 2]), np.float32("nan"))),
     *(Attack(repr(v), _constant(v), "any")
-      for v in (None, True, False, np.True_, 0, -0.0, -1, 1, 2, -10**30, 10**30, 2**31, 2**63,
-                1e-320, 1e308, 1e-30, 0.5, 2.5, -0.5, 7, np.float64(3), np.uint8(255), np.int8(-1),
-                datetime.date(2020, 1, 1))),
+      for v in (None, [3], (1, 2), True, False, np.True_, 0, -0.0, -1, 1, 2, -10**30, 10**30,
+                2**31, 2**63, 1e-320, 1e308, 1e-30, 0.5, 2.5, -0.5, 7, np.float64(3), np.uint8(255),
+                np.int8(-1), datetime.date(2020, 1, 1))),
 ]  # fmt: skip
 CHOICES = [
     *(Attack(repr(v), _constant(v), "refuse")
@@ -284,7 +284,9 @@ IMAGES = [
 ]
 
 _ROWS = {"X", "Z", "queries", "pairs", "rows", "probabilities", "image"}
-_LABELS = {"y", "truth", "predicted", "labels", "ranked", "relevant", "totals", "correct"}
+_LABELS = {"y", "labels"}
+_MEASURED = {"truth", "predicted", "ranked", "relevant", "totals", "correct"}
+_OPEN = ("inf", "continuous", "one fewer", "two columns")
 PATH_NAMES = {"path", "out", "folder", "root", "model", "labels"}
 
 
@@ -294,6 +296,8 @@ def attacks_on(name: str, default: Any) -> list[Attack]:
         return ROWS
     if name in _LABELS and isinstance(default, np.ndarray):
         return LABELS
+    if name in _MEASURED:  # a metric takes labels of any kind, of any number of rows
+        return [a._replace(expects="any") if a.name in _OPEN else a for a in LABELS]
     if name in ("neighbors", "indices", "lists"):
         return LISTS
     if name in PATH_NAMES and (name not in ("model", "labels") or isinstance(default, str)):

@@ -61,6 +61,8 @@ def accepted(
         return Verdict("unjudged", f"accepted, but the clean call fails: {error}")
     if judge.same(result, usual):
         return FINE
+    if np.size(bad) == 0 and not any(array.size for array in judge.flat(result)):
+        return FINE  # nothing for nothing
     if reasons := judge.told(result):
         return Verdict("clear", reasons)
     if expects in ("same", "refuse"):
