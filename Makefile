@@ -2,11 +2,15 @@
 #   make demo   the main job on data that ships with scikit-learn, and a report to look at
 #   make test   linters, types, layers and the tests of every day
 # and, before a release, make test-all: what takes minutes or a cluster, too, and every array access
-# of the compiled code checked.
+# of the compiled code checked. make torture attacks everything public: bad inputs, damaged files,
+# kills, full disks.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint compiled setup clean
+SEED ?= 0
+JOBS ?= 2
+
+.PHONY: demo test test-all torture lint compiled setup clean
 
 setup: .venv/ready
 
@@ -36,6 +40,10 @@ test-all: setup
 	$(BIN)/python -m pytest -n 2 -m 'slow or not slow' -rs
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/boundscheck $(BIN)/python -m pytest -n 2 -rs \
 		tests/native tests/learning tests/neighbors tests/test_neighborhoods.py
+
+# An hour and a half at most; SEED=1 draws other cases.
+torture: setup compiled
+	cd tests && PYTHONPATH=helpers ../$(BIN)/python -m hostile --seed $(SEED) --jobs $(JOBS)
 
 compiled: setup
 	$(BIN)/python -m nearkin.app.warmup

@@ -1,29 +1,42 @@
 """Kill a child process before each of its file operations."""
 
+import builtins
+import functools
+import io
 import os
 import signal
 import traceback
 
 # What changes files, and what is done around it. A kill after one is a kill before the next.
-OPERATIONS = ("open", "replace", "rename", "unlink", "mkdir", "rmdir", "fsync")
+OPERATIONS = ("open", "replace", "rename", "unlink", "mkdir", "rmdir", "fsync", "ftruncate", "link",
+              "posix_fallocate", "remove")  # fmt: skip
 
 
-def kill_at(nth):
-    """From now on, count file operations and die before the `nth`."""
-    calls = 0
+class Counter:
+    """Counts file operations from now on, and kills the process before the `nth`."""
 
-    def counted(original):
+    def __init__(self, nth=0):
+        self.nth, self.calls = nth, 0
+        for name in OPERATIONS:
+            setattr(os, name, self._counted(getattr(os, name)))
+        builtins.open = io.open = self._counted(io.open)  # which pathlib calls, too
+
+    def _counted(self, original):
+        @functools.wraps(original)
         def call(*arguments, **options):
-            nonlocal calls
-            calls += 1
-            if calls == nth:
+            self.calls += 1
+            if self.calls == self.nth:
                 os.kill(os.getpid(), signal.SIGKILL)
             return original(*arguments, **options)
 
         return call
 
-    for name in OPERATIONS:
-        setattr(os, name, counted(getattr(os, name)))
+
+def counted(work):
+    """Do `work`, from now on with counting; return how many operations it has come to."""
+    counter = Counter()
+    work()
+    return counter.calls
 
 
 def killed(work, nth):
@@ -31,7 +44,7 @@ def killed(work, nth):
     child = os.fork()
     if child == 0:
         try:
-            kill_at(nth)
+            Counter(nth)
             work()
             os._exit(0)
         except BaseException:
