@@ -32,12 +32,12 @@ from nearkin.slne import SLNE
 from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
 from nearkin.voting.votes import Vote
 
-FIRST_CELLS, SECOND_CELLS = 1e6, 6e6  # rows × prepared columns of the samples, at effort 1
+FIRST_CELLS, SECOND_CELLS = 1e6, 4e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (2_000, 8_000), (4_000, 24_000)  # at least and at most
 EPOCHS, FINAL_EPOCHS, PATIENCE = 2, 8, 2
 FINALISTS = 3
 NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
-CSLS = (0.0, 0.25, 0.5)
+CSLS = (0.25, 0.5)
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,14 @@ class Search:
     def finish(self, best: Candidate) -> Candidate:
         """The shortlist and the vote of a candidate, from all kinds of votes."""
         began = time.perf_counter()
+        wanted = NEIGHBORS if best.learner is None else max(NEIGHBORS, best.learner["n_neighbors"])
+        prepared = self._prepare(best.preprocess, wanted)
         with _quiet(), serial_blas():
-            ballot = join(each_alone(partial(self._refitted, best), self._prepare(best.preprocess)))
+            ballot = join(each_alone(partial(self._refitted, best), prepared))
         for k in (k for k in SHORTLISTS if k <= ballot.scores.shape[1]):
             cut = ballot.cut(k)
-            among = [replace(v, csls=w) for v in candidates(cut.scores) for w in CSLS]
+            kinds = candidates(cut.scores)
+            among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
             best = max(best, self._judge(cut, best.preprocess, best.learner, best.epochs, among),
                        key=_score)  # fmt: skip
         return self._record(best, began)
