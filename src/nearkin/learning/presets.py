@@ -24,7 +24,6 @@ CHANGES: list[list[Preset]] = [
 # … and what it tries where there are not many more rows than columns.
 WIDE_LEARNERS: list[Preset] = [
     {"sampling": AllPairs(), "n_neighbors": 1_000, "step_size": 2.0},
-    {"sampling": Hardest(), "n_neighbors": 400, "step_size": 0.2},
 ]
 
 # What has been best on one kind of data or another, to choose from on held-out rows.

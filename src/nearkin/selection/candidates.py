@@ -44,7 +44,8 @@ class Starts:
         """The best of them with other numbers of directions."""
         if self.wide:
             return []
-        counts = {n for n in (*COMPONENTS, self.most) if n <= self.most} - {best.n_components}
+        some = {n for n in COMPONENTS if self.most / 20 <= n <= 0.7 * self.most}
+        counts = (some | {self.most}) - {best.n_components}
         return [clone(best).set_params(n_components=n) for n in sorted(counts)]
 
     def powered(self, best: Any) -> list[Any]:
