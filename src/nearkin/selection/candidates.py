@@ -25,10 +25,10 @@ MAX_FOURIER = 64
 class Starts:
     """Preprocessings for data of one shape and kind."""
 
-    def __init__(self, rows: Any, kept: int, seed: int) -> None:
+    def __init__(self, rows: Any, kept: int, seed: int, wide: bool) -> None:
         self.columns, self.kept, self.seed = rows.shape[1], kept, seed
         self.most = min(int(0.98 * kept) or 1, self.columns)
-        self.wide = self.columns >= kept
+        self.wide = wide  # more columns than rows, of all rows
         self.positive = _smallest(rows) >= 0 and _varied(rows)
 
     def plain(self) -> list[Any]:
@@ -37,7 +37,7 @@ class Starts:
 
     def whitened(self) -> list[Preprocess]:
         """Principal directions, more or less whitened."""
-        n = self.most if self.wide else min(START_COMPONENTS, self.most)
+        n = None if self.wide else min(START_COMPONENTS, self.most)  # of wide rows, all
         return [Preprocess(n, whitening=w, random_state=self.seed) for w in WHITENING]
 
     def reduced(self, best: Preprocess) -> list[Preprocess]:
@@ -47,6 +47,15 @@ class Starts:
         some = {n for n in COMPONENTS if self.most / 20 <= n <= 0.7 * self.most}
         counts = (some | {self.most}) - {best.n_components}
         return [clone(best).set_params(n_components=n) for n in sorted(counts)]
+
+    def resized(self, best: Any) -> list[Preprocess]:
+        """Half and twice as many directions: what is best depends on the number of rows."""
+        if not isinstance(best, Preprocess) or best.n_components is None:
+            return []
+        counts = {max(1, best.n_components // 2), min(self.most, 2 * best.n_components)}
+        return [
+            clone(best).set_params(n_components=n) for n in sorted(counts - {best.n_components})
+        ]
 
     def powered(self, best: Any) -> list[Any]:
         """Square roots of the entries, of counts and of outputs of rectified units."""

@@ -9,14 +9,16 @@ Labels = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 FRACTION = 0.2
-HELD_OUT_ROWS = 2_000  # over all splits; few rows are split repeatedly until so many were held out
 MAX_SPLITS = 5
 
 
 def draw_splits(
-    labels: Labels, groups: NDArray[np.integer] | None, seed: int, rows: int = HELD_OUT_ROWS
+    labels: Labels, groups: NDArray[np.integer] | None, seed: int, rows: int
 ) -> list[Mask]:
-    """Masks of held-out rows, a fifth of all in each; rows of one group stay together."""
+    """Masks of held-out rows, a fifth of all in each; rows of one group stay together.
+
+    Few rows are split repeatedly, until `rows` of them were held out.
+    """
     share = min(FRACTION, rows / len(labels)) if len(labels) > 3 * rows else FRACTION
     count = int(np.clip(np.ceil(rows / (share * len(labels)) - 0.25), 1, MAX_SPLITS))
     generators = [np.random.default_rng([seed, i]) for i in range(count)]

@@ -63,10 +63,12 @@ def report(trials: list[dict[str, Any]], scoring: str) -> str:
     """What was chosen and what it gained, in a few lines."""
     if not trials:
         return "too few rows to choose on: plain neighbours and class means vote"
-    raw, best = trials[0], trials[-1]
+    best = trials[-1]
+    plain = [trial for trial in trials if trial["learner"] is None]
+    raw = next((trial for trial in plain if trial["rows"] == best["rows"]), plain[0])
     lines = [
         f"{len(trials)} candidates, judged by {scoring.replace('_', ' ')} on held-out rows",
-        f"plain neighbours of the rows as they are: {_quality(raw)}",
+        f"plain neighbours, {raw['preprocess']}: {_quality(raw)}",
         f"chosen: {_quality(best)}",
         f"  preprocess   {best['preprocess']}",
         f"  learner      {best['learner'] or 'none: plain neighbours'}",

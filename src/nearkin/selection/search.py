@@ -33,7 +33,8 @@ from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
 from nearkin.voting.votes import Vote
 
 FIRST_CELLS, SECOND_CELLS = 1e6, 4e6  # rows × prepared columns of the samples, at effort 1
-FIRST_ROWS, SECOND_ROWS = (2_000, 8_000), (4_000, 24_000)  # at least and at most
+FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
+HELD_OUT = 2_000, 4_000  # rows, of the two samples
 EPOCHS, FINAL_EPOCHS, PATIENCE = 2, 8, 2
 FINALISTS = 3
 NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
@@ -42,7 +43,7 @@ CSLS = (0.25, 0.5)
 
 @dataclass(frozen=True)
 class Candidate:
-    """Preset, and how well they do on held-out rows."""
+    """Settings, and how well they do on held-out rows."""
 
     preprocess: Any  # a transformer that is not fitted, or None
     learner: Preset | None  # None: plain nearest neighbours
@@ -81,11 +82,13 @@ class Search:
     groups: NDArray[np.integer] | None
     options: Selection
     seed: int
+    held_out: int
+    wide: bool  # more columns than rows, of all rows
     trials: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
-        masks = draw_splits(self.labels, self.groups, self.seed)
+        masks = draw_splits(self.labels, self.groups, self.seed, self.held_out)
         masks = [held for held in masks if len(np.unique(self.labels[~held])) > 1]
         if not masks:
             raise ValueError(
@@ -187,7 +190,7 @@ class Search:
             tol=0,
             random_state=self.seed,
             execution=Execution(
-                callback=evaluate if epochs > PATIENCE else after_each(after, prepared)
+                callback=evaluate if epochs > PATIENCE else _keep_ballots(after, prepared)
             ),
         )
         lists = prepared.lists[:, : learner["n_neighbors"]]
@@ -221,7 +224,7 @@ class Search:
         return candidate
 
 
-def after_each(after: list[Ballot], prepared: Prepared) -> Any:
+def _keep_ballots(after: list[Ballot], prepared: Prepared) -> Any:
     """A callback that keeps the ballot of every epoch."""
     return lambda _, model: after.append(prepared.ballot(model.matrix_))
 
@@ -239,37 +242,38 @@ def select(
     try:
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
-        first = _search(rows, labels, groups, options, seed, most, trials)
+        first = _search(rows, labels, groups, options, seed, most, HELD_OUT[0], trials)
         plain, starts = _starts(first, preprocess)
         second = first
         if len(first.labels) < len(labels):
             columns = max(first.columns(start.preprocess) for start in starts)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
-            second = _search(rows, labels, groups, options, seed, most, trials)
+            second = _search(rows, labels, groups, options, seed, most, HELD_OUT[1], trials)
         best = _learner(second, starts, first.kept)
-        if plain.score > best.score - 0.02 * abs(best.score) or second.kept > first.kept:
-            best = second.best([best, second.plain(plain.preprocess)])
-        return second.finish(best), trials
+        if second is not first:
+            plain = second.plain(plain.preprocess)
+        return second.finish(second.best([plain, best])), trials
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_summary(trials)) from None
 
 
 def _search(
     rows: Any, labels: Labels, groups: Any, options: Selection, seed: int, most: float,
-    trials: list[dict[str, Any]],
+    held_out: int, trials: list[dict[str, Any]],
 ) -> Search:  # fmt: skip
     """A search on a sample of at most so many rows, at effort 1."""
     chosen = draw_sample(labels, groups, int(options.effort * most), seed)
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
-    return Search(rows[chosen], own_labels, own, options, seed, trials)
+    wide = rows.shape[1] >= len(labels)
+    return Search(rows[chosen], own_labels, own, options, seed, held_out, wide, trials)
 
 
 def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]]:
     """The best plain neighbours, and the starts that learn best."""
     if not isinstance(preprocess, str):
         return search.plain(preprocess), [search.learned(preprocess, START)]
-    starts = Starts(search.rows, search.kept, search.seed)
+    starts = Starts(search.rows, search.kept, search.seed, search.wide)
     show = search.options.verbose == 1
     plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
     whitened = [search.learned(p, START) for p in starts.whitened()]
@@ -285,6 +289,9 @@ def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
     """The best learner, from the best start on this larger sample."""
     if search.kept > kept:
         starts = [search.learned(s.preprocess, START) for s in starts]
+        resized = Starts(search.rows, search.kept, search.seed, search.wide).resized
+        more = resized(search.best(starts).preprocess)
+        starts += [search.learned(p, START) for p in more]
     best = search.best(starts)
     groups = [[START], *CHANGES]
     for i, group in enumerate(groups):
