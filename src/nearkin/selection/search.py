@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearkin.io.progress_bar import track
 from nearkin.learning.execution import Execution
-from nearkin.learning.presets import CHANGES, START, WIDE_LEARNERS, Preset
+from nearkin.learning.presets import CHANGES, START, WIDE_CHANGES, WIDE_START, Preset
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
 from nearkin.preprocessing import UnitLength
@@ -99,6 +99,11 @@ class Search:
             masks = masks[:2]
         self.splits = [Split(self.rows, self.labels, held, self.n_classes) for held in masks]
         self._prepared: tuple[str, list[Prepared]] = "", []
+
+    @property
+    def start(self) -> Preset:
+        """The learner that starts are compared with."""
+        return WIDE_START if self.wide else START
 
     @property
     def kept(self) -> int:
@@ -272,36 +277,36 @@ def _search(
 def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]]:
     """The best plain neighbours, and the starts that learn best."""
     if not isinstance(preprocess, str):
-        return search.plain(preprocess), [search.learned(preprocess, START)]
+        return search.plain(preprocess), [search.learned(preprocess, search.start)]
     starts = Starts(search.rows, search.kept, search.seed, search.wide)
     show = search.options.verbose == 1
     plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
-    whitened = [search.learned(p, START) for p in starts.whitened()]
+    whitened = [search.learned(p, search.start) for p in starts.whitened()]
     reduced = starts.reduced(search.best(whitened).preprocess)
-    tried = [*whitened, *(search.learned(p, START) for p in (*reduced, UnitLength()))]
+    tried = [*whitened, *(search.learned(p, search.start) for p in (*reduced, UnitLength()))]
     for group in (starts.powered, starts.within_class, starts.fourier):
         options = track(group(search.best(tried).preprocess), group.__name__, show=show)
-        tried += [search.learned(p, START) for p in options]
+        tried += [search.learned(p, search.start) for p in options]
     return plain, sorted(tried, key=_score, reverse=True)[:FINALISTS]
 
 
 def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
     """The best learner, from the best start on this larger sample."""
     if search.kept > kept:
-        starts = [search.learned(s.preprocess, START) for s in starts]
+        starts = [search.learned(s.preprocess, search.start) for s in starts]
         resized = Starts(search.rows, search.kept, search.seed, search.wide).resized
         more = resized(search.best(starts).preprocess)
-        starts += [search.learned(p, START) for p in more]
+        starts += [search.learned(p, search.start) for p in more]
     best = search.best(starts)
-    groups = [[START], *CHANGES]
+    groups = [[search.start], *(WIDE_CHANGES if search.wide else CHANGES)]
     for i, group in enumerate(groups):
         options = [best.learner | change for change in group]  # type: ignore[operator]
         epochs = FINAL_EPOCHS if i in (0, len(groups) - 1) else max(EPOCHS, best.epochs)
         tried = [search.learned(best.preprocess, o, epochs) for o in options]
         best = search.best([best, *tried])
-    if search.rows.shape[1] >= search.kept / 2:
-        wide = [search.learned(best.preprocess, o, FINAL_EPOCHS) for o in WIDE_LEARNERS]
-        best = search.best([best, *wide])
+    if search.rows.shape[1] >= search.kept / 2:  # no rule wins everywhere near the border
+        other = START if search.wide else WIDE_START
+        best = search.best([best, search.learned(best.preprocess, other, FINAL_EPOCHS)])
     return best
 
 
