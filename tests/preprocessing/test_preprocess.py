@@ -181,3 +181,12 @@ def test_truncated_to_more_directions_than_there_are():
     for n in (0, 5, "x", np.uint8(255)):
         with pytest.raises(ValueError, match="n_components"):
             fitted.truncated(n)
+
+
+@pytest.mark.parametrize("width", [None, "x", 2])
+def test_a_model_without_its_width(width):
+    X = rows((30, 4))
+    model = Preprocess().fit(X)
+    model._n_features_out = width
+    with pytest.raises(ValueError, match=r"_n_features_out|directions_"):
+        model.transform(X)

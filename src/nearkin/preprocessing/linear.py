@@ -17,7 +17,7 @@ from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array, check_squares, validate_data
-from nearkin.validation.parameters import check_parameters, checked
+from nearkin.validation.parameters import check_parameters, checked, require
 
 Array = NDArray[np.float32]
 
@@ -56,6 +56,7 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
         if hasattr(self, "mean_"):
             check_fitted_array("mean_", self.mean_, (self.n_features_in_,))
+            require("_n_features_out", getattr(self, "_n_features_out", None), expect.whole(1))
 
     def _blocks(self, rows: Any) -> Iterator[tuple[int, Array]]:
         """Preprocessed rows, a block at a time, each with the number of its first row."""
@@ -73,7 +74,8 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             largest = max(float(block.max()), -float(block.min()))
             raise ValueError(
                 f"X: its largest number is {largest:.1e}, and such rows, preprocessed, are beyond "
-                "float32; drop them, or divide all rows by a number before the fit"
+                "float32; drop them, or divide all rows by a number before the fit. If they are as "
+                "usual, mean_ or directions_ of the model are not: fit again"
             )
         if self.unit_length:
             part /= np.where(lengths > 0, lengths, 1)

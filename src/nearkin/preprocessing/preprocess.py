@@ -96,7 +96,9 @@ class Preprocess(LinearPreprocessing):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         if hasattr(self, "directions_"):
-            check_fitted_array("directions_", self.directions_, (None, self.n_features_in_))
+            check_fitted_array(
+                "directions_", self.directions_, (self._n_features_out, self.n_features_in_)
+            )
             check_fitted_array("variances_", self.variances_, (len(self.directions_),))
 
     @checked(n_components=expect.whole(1))
