@@ -673,3 +673,11 @@ def test_similarities_that_are_no_numbers(score):
     X, y = blobs(n=80)
     with pytest.raises(ValueError, match="similarities hold NaN or infinity"):
         SoftVotingKNN(Odd(), vote="power").fit(X, y).predict_proba(X)
+
+
+def test_numbers_of_a_short_type():
+    """Bytes of memory are not counted in eight bits."""
+    X, y = blobs(n=300)
+    model = SoftVotingKNN(None, n_neighbors=np.uint8(255), vote="top").fit(X, y)
+    expected = SoftVotingKNN(None, n_neighbors=255, vote="top").fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))

@@ -60,6 +60,9 @@ def test_confusions_are_counted_and_sorted():
     assert (first["truth"], first["predicted"], first["count"]) in [("a", "b", 2), ("b", "a", 2)]
     assert second["share"] == pytest.approx(2 / 3)
     assert metrics.confusions(truth, truth) == []
+    objects = np.array(guess, object), np.array(truth, object)
+    assert metrics.confusions(*objects) == [first, second]
+    assert metrics.class_accuracies(*objects) == metrics.class_accuracies(guess, truth)
 
 
 def test_perfect_calibration():
@@ -92,6 +95,16 @@ def test_perfect_calibration():
         (lambda: metrics.calibration([["a"]], [True]), "probabilities has shape"),
         (lambda: metrics.top_n_accuracy([[1], [1, 2]], [1, 2]), "ranked holds lists of different"),
         (lambda: metrics.mean_average_precision([[True]], ["a"]), "totals holds <U1"),
+        (lambda: metrics.mean_average_precision([[True]], [np.nan]), "totals contains NaN"),
+        (lambda: metrics.mean_average_precision([[np.nan]], [1]), "relevant contains NaN"),
+        (lambda: metrics.precision_at_k([[np.nan]], 1), "relevant contains NaN"),
+        (lambda: metrics.precision_at_k([["no"]], 1), "relevant holds <U2; True or False"),
+        (lambda: metrics.top_n_accuracy([[1.0]], [np.nan]), "truth contains NaN"),
+        (lambda: metrics.confusions([[1]], [1]), r"predicted has shape \(1, 1\)"),
+        (lambda: metrics.confusions(["a"], [1]), "predicted holds <U1 and truth int64; labels of"),
+        (lambda: metrics.class_accuracies([1, 2], np.array([None, 1])), "labels of one type"),
+        (lambda: metrics.calibration([[1.0]], ["a"]), "correct holds <U1; True or False"),
+        (lambda: metrics.confusions(np.ma.masked_equal([1], 1), [1]), "predicted contains .*mask"),
     ],
 )
 def test_bad_input(call, message):

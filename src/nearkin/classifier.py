@@ -208,7 +208,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """What the classifier is made of: given, or chosen on held-out rows."""
         if not isinstance(self.similarity, str):
             preprocess = None if isinstance(self.preprocess, str) else self.preprocess
-            k = SHORTLIST if isinstance(self.n_neighbors, str) else self.n_neighbors
+            k = SHORTLIST if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
             return Parts(self.similarity, preprocess, k, self.vote)
         check_label_count(X, y)
         rows, labels = validate_data(
@@ -219,7 +219,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         chosen, self.trials_ = select_parts(rows, labels, groups, options, seed, self.preprocess)
         self.report_ = report(self.trials_, options.scoring)
         vote = chosen.vote if isinstance(self.vote, str) and self.vote == "auto" else self.vote
-        k = chosen.n_neighbors if isinstance(self.n_neighbors, str) else self.n_neighbors
+        k = chosen.n_neighbors if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
         return chosen._replace(vote=vote, n_neighbors=k)
 
     def _fit(
@@ -475,7 +475,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     @property
     def shortlist_length(self) -> int:
         """Rows on the shortlist: `n_neighbors`, also if set after a fit, or what was chosen."""
-        return self.n_neighbors_ if isinstance(self.n_neighbors, str) else self.n_neighbors
+        return self.n_neighbors_ if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
 
     def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
         if self.similarity_ is None:

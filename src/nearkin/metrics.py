@@ -53,7 +53,7 @@ def confusions(predicted: ArrayLike, truth: ArrayLike, most: int = 10) -> list[d
     >>> confusions(["b", "b", "a"], ["a", "a", "a"])
     [{'truth': 'a', 'predicted': 'b', 'count': 2, 'share': 0.6666666666666666}]
     """
-    guesses, labels = _matching("predicted", predicted, "truth", truth)
+    guesses, labels = _labels(predicted, truth)
     wrong = guesses != labels
     pairs, counts = np.unique(
         np.stack([labels[wrong], guesses[wrong]], axis=1), axis=0, return_counts=True
@@ -79,7 +79,7 @@ def class_accuracies(predicted: ArrayLike, truth: ArrayLike) -> list[dict[str, A
     >>> class_accuracies(["a", "b", "b"], ["a", "a", "b"])
     [{'class': 'a', 'rows': 2, 'accuracy': 0.5}, {'class': 'b', 'rows': 1, 'accuracy': 1.0}]
     """
-    guesses, labels = _matching("predicted", predicted, "truth", truth)
+    guesses, labels = _labels(predicted, truth)
     classes, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
     correct = np.bincount(code, guesses == labels, len(classes))
     return [
@@ -137,8 +137,8 @@ def precision_at_k(relevant: ArrayLike, k: int) -> float:
     >>> precision_at_k([[True, False, True]], 2)
     0.5
     """
-    hits = _array("relevant", relevant).astype(bool)
-    if hits.ndim != 2 or k > hits.shape[1]:
+    hits = _flags("relevant", _array("relevant", relevant))
+    if hits.ndim != 2 or 0 in hits.shape or k > hits.shape[1]:
         raise ValueError(
             f"relevant has shape {hits.shape} and k={k}; (queries, k or more) is expected: lower k "
             "or retrieve longer lists"
@@ -159,16 +159,42 @@ def _with_relevant_rows(
     if not some.any():
         raise ValueError("totals is zero everywhere; at least one query with relevant rows is "
                          "needed")  # fmt: skip
-    return hits[some].astype(bool), size[some]
+    return _flags("relevant", hits)[some], size[some]
+
+
+def _flags(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"{name} holds {values.dtype}; True or False, or 1 or 0, is expected")
+    return values.astype(bool)
 
 
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError:
         raise ValueError(
             f"{name} holds lists of different lengths; an array is expected: lists of one length"
         ) from None
+    if np.ma.is_masked(values) or (array.dtype.kind in "fc" and np.isnan(array).any()):
+        raise ValueError(f"{name} contains NaN or masked entries; drop those rows or fill them in")
+    return array
+
+
+def _labels(predicted: ArrayLike, truth: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two flat arrays of labels that can be compared and sorted."""
+    guesses, labels = _matching("predicted", predicted, "truth", truth)
+    if guesses.ndim != 1:
+        raise ValueError(f"predicted has shape {guesses.shape}; one label per row is expected")
+    objects = "O" in (guesses.dtype.kind, labels.dtype.kind)  # of one type, as in a data frame
+    if objects and len({type(label) for a in (guesses, labels) for label in a.tolist()}) == 1:
+        guesses, labels = np.array(guesses.tolist()), np.array(labels.tolist())
+    kinds = {"b" if a.dtype.kind in "biuf" else a.dtype.kind for a in (guesses, labels)}
+    if len(kinds) > 1 or "O" in kinds:
+        raise ValueError(
+            f"predicted holds {guesses.dtype} and truth {labels.dtype}; labels of one type, all "
+            "numbers or all text, are expected"
+        )
+    return guesses, labels
 
 
 def _matching(
@@ -205,6 +231,7 @@ def calibration(probabilities: ArrayLike, correct: ArrayLike, bins: int = 10) ->
     0.4
     """
     shares, right = _matching("probabilities", probabilities, "correct", correct)
+    right = _flags("correct", right)
     if shares.ndim != 2 or 0 in shares.shape or shares.dtype.kind not in "fiub":
         raise ValueError(
             f"probabilities has shape {shares.shape} and type {shares.dtype}; numbers of shape "

@@ -15,7 +15,13 @@ from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.search import nearest
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_fitted_array, refuse_no_numbers, validate_data
+from nearkin.validation.arrays import (
+    as_numbers,
+    check_fitted_array,
+    finite_rows,
+    labels_of,
+    validate_data,
+)
 from nearkin.validation.parameters import require
 from nearkin.voting.lists import as_voters, padded
 
@@ -61,11 +67,12 @@ class BilinearSimilarity:
 
     def similarity(self, X: ArrayLike, Z: ArrayLike) -> NDArray[np.float32]:
         """Similarity of every row of `X` with every row of `Z`, as a (len(X), len(Z)) array."""
-        return self.transform_query(X) @ self._rows(Z).T
+        queries = self.transform_query(X)
+        return queries @ finite_rows(Z, "Z", queries.shape[1]).T
 
     def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
         """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""
-        pairs = np.asanyarray(pairs)
+        pairs = as_numbers(pairs, "pairs")
         if pairs.ndim != 3 or pairs.shape[1] != 2:
             raise ValueError(f"pairs has shape {pairs.shape}; (n, 2, D) is expected")
         return np.einsum("nd,nd->n", self.transform_query(pairs[:, 0]), self._rows(pairs[:, 1]))
@@ -74,13 +81,8 @@ class BilinearSimilarity:
         self, X: ArrayLike, Z: ArrayLike, neighbors: NeighborLists
     ) -> NDArray[np.float32]:
         """Similarity of each row of `X` with the rows of `Z` listed for it; −inf for ``-1``."""
-        refuse_no_numbers(Z, "Z")
-        queries, stored = self.transform_query(X), np.asarray(Z, np.float32, order="C")
-        if stored.ndim != 2 or stored.shape[1] != queries.shape[1]:
-            raise ValueError(
-                f"Z has shape {stored.shape}; (m, {queries.shape[1]}) is expected: rows of as many "
-                "columns as X has"
-            )
+        queries = self.transform_query(X)
+        stored = finite_rows(Z, "Z", queries.shape[1])
         lists = padded(as_voters(neighbors, len(queries), len(stored)))
         return pairs.pair_scores(queries, stored, lists)
 
@@ -120,9 +122,7 @@ class NeighborhoodSimilarity(BilinearSimilarity):
         The margin is in the units of the training data, ``margin · scale_``.
         """
         rows = self._rows(X)
-        labels = np.unique(np.asarray(y), return_inverse=True)[1]
-        if len(labels) != len(rows):
-            raise ValueError(f"y has {len(labels)} labels where X has {len(rows)} rows")
+        labels = np.unique(labels_of(y, rows), return_inverse=True)[1]
         if neighbors is None:
             neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[1]  # type: ignore[attr-defined]
         graph = neighborhoods(neighbors, labels).arrays

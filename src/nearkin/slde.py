@@ -256,9 +256,9 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     def _check_memory(self, rows: Array, neighbors: NeighborLists | None) -> None:
         n, D = rows.shape
         given = not isinstance(self.projection, str)
-        members = len(self.projection) if given else self.n_members
+        members = len(self.projection) if given else int(self.n_members)  # no uint8, which is short
         width = max(map(len, self.projection)) if given else self.n_components  # type: ignore[arg-type]
-        width = width or max(1, D // members)
+        width = int(width or max(1, D // members))
         k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
         jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
         learner = self._prototype

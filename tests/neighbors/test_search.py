@@ -135,6 +135,9 @@ def test_smallest_is_a_sort_cut_short(n, wanted, seed, ties):
         (np.zeros((400, 400), int), "lists 400 neighbours a row.*between 1 and 399"),
         (np.zeros((400, 0), int), "lists 0 neighbours a row"),
         ([[1, 2], [0]] * 200, "different lengths"),
+        (np.full((400, 3), 400), "holds rows 400 to 400.*between 0 and 399"),
+        (np.full((400, 3), -2), "holds rows -2 to -2"),
+        (np.ma.masked_equal(np.zeros((400, 3), int), 0), r"masked array; give indices\.filled"),
     ],
 )
 def test_recall_of_what_is_no_list(rows, indices, message):

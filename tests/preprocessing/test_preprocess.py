@@ -7,6 +7,7 @@ from sklearn.decomposition import PCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
+import nearkin
 from nearkin import Preprocess
 from nearkin.native.threads import limited
 from nearkin.preprocessing import pca
@@ -149,3 +150,43 @@ def test_the_same_bits_on_any_number_of_threads(rows, columns, monkeypatch):
             found.append((model.directions_, model.variances_, model.transform(X)))
     for one, other in zip(*found):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Preprocess(),
+        Preprocess(unit_length=False),
+        nearkin.WithinClassWhitening(),
+        nearkin.UnitLength(),
+        nearkin.FourierFeatures(n_features=5),
+    ],
+)
+def test_rows_beyond_float32_are_refused(model):
+    X = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    y = np.arange(30) % 2
+    for factor in (1e-30, 1e30):
+        with pytest.raises(ValueError, match="X: its largest number is"):
+            model.fit(X * np.float32(factor), y)
+    model.fit(X, y)
+    for form in (np.float32, np.float64):
+        far = X.astype(form)
+        far[3, 1] = 3e38
+        with pytest.raises(ValueError, match=r"X: its largest number is 3.0e\+38.*beyond float32"):
+            model.transform(far)
+
+
+def test_truncated_to_more_directions_than_there_are():
+    fitted = Preprocess().fit(np.random.default_rng(0).normal(size=(30, 4)))
+    for n in (0, 5, "x", np.uint8(255)):
+        with pytest.raises(ValueError, match="n_components"):
+            fitted.truncated(n)
+
+
+@pytest.mark.parametrize("width", [None, "x", 2])
+def test_a_model_without_its_width(width):
+    X = rows((30, 4))
+    model = Preprocess().fit(X)
+    model._n_features_out = width
+    with pytest.raises(ValueError, match=r"_n_features_out|directions_"):
+        model.transform(X)

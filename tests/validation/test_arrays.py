@@ -106,3 +106,40 @@ def test_lists_are_the_same_up_to_the_limits(index, factor):
 
 def test_rows_of_zeros_have_neighbours():
     assert nearest(np.zeros((5, 2)), 2)[0].max() == 0
+
+
+NO_ROWS = {
+    "a dict": {"a": 1},
+    "an object": object(),
+    "a generator": (x for x in range(3)),
+    "text": np.full((60, 6), "cat"),
+    "records": np.zeros(60, [("a", "f4"), ("b", "i4")]),
+    "ragged lists": [[1.0], [1.0, 2.0]],
+    "nothing": (),
+    "a complex number": 1j,
+}
+
+
+@pytest.mark.parametrize("what", NO_ROWS)
+@pytest.mark.parametrize("name", FITS.keys() - {"pair_score"})
+def test_what_is_no_array_of_numbers(name, what):
+    """The error names the argument; numpy's own words are in brackets."""
+    with pytest.raises((TypeError, ValueError), match=r"\b(X|Z|queries|y)\b (must|has|holds)"):
+        FITS[name](NO_ROWS[what])
+
+
+@pytest.mark.parametrize("y", ["x", 5, [[1], [1, 2]], {"a": 1}, object()])
+def test_what_is_no_array_of_labels(y):
+    for fit in (SLNE().fit, SLNE().partial_fit, SoftVotingKNN().fit, fitted().objective):
+        with pytest.raises((TypeError, ValueError), match=r"\by\b"):
+            fit(ROWS, y)
+
+
+def test_similarities_with_rows_that_are_not_finite():
+    Z = ROWS.copy()
+    for value in (np.nan, np.inf):
+        Z[3, 1] = value
+        with pytest.raises(ValueError, match="Z contains NaN or infinity"):
+            fitted().neighbor_scores(ROWS, Z, np.zeros((60, 1), int))
+        with pytest.raises(ValueError, match="Z contains NaN or infinity"):
+            fitted().similarity(ROWS, Z)

@@ -174,6 +174,13 @@ def _checked_lists(indices: ArrayLike, n: int) -> NDArray[np.integer]:
             f"indices lists {lists.shape[1]} neighbours a row; each of {n} rows has between 1 and "
             f"{n - 1}"
         )
+    if np.ma.isMaskedArray(lists):
+        raise ValueError("indices is a masked array; give indices.filled(-1)")
+    if lists.min() < -1 or lists.max() >= n:
+        raise ValueError(
+            f"indices holds rows {lists.min()} to {lists.max()}; with {n} rows they must lie "
+            f"between 0 and {n - 1}, or be -1 for no neighbour"
+        )
     return lists
 
 

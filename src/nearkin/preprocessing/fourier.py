@@ -86,11 +86,11 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         rows = self.preprocess_.transform(X)
         self.scale_ = float(np.sqrt(np.einsum("nd,nd->", rows, rows) / len(rows))) or 1.0
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        shape = rows.shape[1], self.n_features
+        shape = rows.shape[1], int(self.n_features)
         self.directions_ = rng.standard_normal(shape, np.float32) * np.float32(
             self.bandwidth / self.scale_
         )
-        self._n_features_out = 2 * self.n_features
+        self._n_features_out = 2 * shape[1]
         return self
 
     def transform(self, X: ArrayLike) -> Array:

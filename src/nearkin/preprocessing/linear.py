@@ -16,8 +16,8 @@ from nearkin.io.rows import write_all
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_fitted_array, validate_data
-from nearkin.validation.parameters import check_parameters, checked
+from nearkin.validation.arrays import check_fitted_array, check_squares, validate_data
+from nearkin.validation.parameters import check_parameters, checked, require
 
 Array = NDArray[np.float32]
 
@@ -56,20 +56,38 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
         if hasattr(self, "mean_"):
             check_fitted_array("mean_", self.mean_, (self.n_features_in_,))
+            require("_n_features_out", getattr(self, "_n_features_out", None), expect.whole(1))
 
     def _blocks(self, rows: Any) -> Iterator[tuple[int, Array]]:
         """Preprocessed rows, a block at a time, each with the number of its first row."""
         directions = self.linear_map()
         for lo, block in pca.row_blocks(rows):
+            yield lo, self._preprocessed(block, directions)
+
+    def _preprocessed(self, block: Array, directions: Array | None) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
             part = block - self.mean_
             if directions is not None:
                 part = project_rows(part, directions)
-            if self.unit_length:
-                length = np.linalg.norm(part, axis=1, keepdims=True)
-                part /= np.where(length > 0, length, 1)
-            yield lo, part
+            lengths = np.linalg.norm(part, axis=1, keepdims=True)
+        if not np.isfinite(lengths).all():
+            largest = max(float(block.max()), -float(block.min()))
+            raise ValueError(
+                f"X: its largest number is {largest:.1e}, and such rows, preprocessed, are beyond "
+                "float32; drop them, or divide all rows by a number before the fit. If they are as "
+                "usual, mean_ or directions_ of the model are not: fit again"
+            )
+        if self.unit_length:
+            part /= np.where(lengths > 0, lengths, 1)
+        return part
 
     def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
+        rows = self._powers(X, reset=reset)
+        if reset:  # variances are of squares, too
+            check_squares(rows, "X")
+        return rows
+
+    def _powers(self, X: ArrayLike, *, reset: bool) -> Any:
         # float16 is accepted: blocks are converted one by one, not the whole array.
         rows = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16], reset=reset

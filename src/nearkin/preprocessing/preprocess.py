@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.preprocessing import pca
 from nearkin.preprocessing.linear import Array, LinearPreprocessing
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array
-from nearkin.validation.parameters import Table, check_parameters
+from nearkin.validation.parameters import Table, check_parameters, checked
 
 
 class Preprocess(LinearPreprocessing):
@@ -79,7 +80,7 @@ class Preprocess(LinearPreprocessing):
         check_parameters(self)
         rows = self._rows(X, reset=True)
         most = min(rows.shape)
-        n = most if self.n_components is None else self.n_components
+        n = most if self.n_components is None else int(self.n_components)
         if n > most:
             raise ValueError(
                 f"n_components={n} but X has {rows.shape[0]} rows and {rows.shape[1]} columns; "
@@ -95,11 +96,20 @@ class Preprocess(LinearPreprocessing):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         if hasattr(self, "directions_"):
-            check_fitted_array("directions_", self.directions_, (None, self.n_features_in_))
+            check_fitted_array(
+                "directions_", self.directions_, (self._n_features_out, self.n_features_in_)
+            )
             check_fitted_array("variances_", self.variances_, (len(self.directions_),))
 
+    @checked(n_components=expect.whole(1))
     def truncated(self, n_components: int) -> "Preprocess":
         """A fitted copy that keeps only the first principal directions."""
+        check_is_fitted(self)
+        if n_components > len(self.directions_):
+            raise ValueError(
+                f"n_components={n_components} but {len(self.directions_)} directions were fitted; "
+                "give at most as many"
+            )
         copy = clone(self).set_params(n_components=n_components)
         vars(copy).update({k: v for k, v in vars(self).items() if k.endswith("_") or k[0] == "_"})
         copy.directions_, copy.variances_ = (

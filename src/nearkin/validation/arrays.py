@@ -1,10 +1,15 @@
 """Input arrays: float32, C order, finite; memory maps are used without a copy."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 from sklearn.utils.validation import validate_data as sklearn_validate_data
 
 _CHECK_ROWS = 16_384
@@ -12,15 +17,15 @@ SMALLEST, LARGEST = 1e-15, 4e18  # lengths whose squares, and differences of the
 
 
 def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.float32]:
+    """Return `X` as an (n, D) float32 array, whose squared distances float32 can hold."""
+    rows = finite_rows(X, name, width)
+    check_squares(rows, name)
+    return rows
+
+
+def finite_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.float32]:
     """Return `X` as an (n, D) float32 array without copying what already is one."""
-    refuse_no_numbers(X, name)
-    if isinstance(X, np.ndarray) and X.dtype == np.float32 and X.flags.c_contiguous:
-        rows = X
-    else:
-        try:
-            rows = np.ascontiguousarray(X, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must be an array of numbers ({error})") from None
+    rows = as_numbers(X, name)
     if rows.ndim != 2 or 0 in rows.shape:
         raise ValueError(
             f"{name} has shape {rows.shape}; a two-dimensional array with at least one row and "
@@ -34,13 +39,36 @@ def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.flo
             f"{name} contains NaN or infinity (first seen in rows {lo} to "
             f"{min(lo + _CHECK_ROWS, len(rows)) - 1}); drop those rows or fill them in"
         )
-    check_squares(rows, name)
     return rows
 
 
-def check_squares(rows: NDArray[np.float32], name: str) -> None:
-    """Refuse rows whose squared distances float32 cannot hold; zeros it can."""
-    blocks = (rows[lo : lo + _CHECK_ROWS] for lo in range(0, len(rows), _CHECK_ROWS))
+def as_numbers(X: ArrayLike, name: str) -> NDArray[np.float32]:
+    """Return `X` as a float32 array in C order, of any shape."""
+    refuse_no_numbers(X, name)
+    if isinstance(X, np.ndarray) and X.dtype == np.float32 and X.flags.c_contiguous:
+        return X
+    with named(name), np.errstate(over="ignore"):  # infinity is refused where it matters
+        return np.ascontiguousarray(X, dtype=np.float32)
+
+
+@contextmanager
+def named(name: str, expected: str = "an array of numbers") -> Iterator[None]:
+    """Let errors of conversions, which speak of their own inner life, name the argument.
+
+    Those that name it already, as most of scikit-learn's do, pass.
+    """
+    try:
+        yield
+    except (TypeError, ValueError, LookupError) as error:
+        if re.search(rf"\b({name}|y)\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name} must be {expected} ({error})") from None
+
+
+def check_squares(rows: Any, name: str) -> None:
+    """Refuse rows, dense or sparse, whose squared distances float32 cannot hold; zeros it can."""
+    blocks = (rows[lo : lo + _CHECK_ROWS] for lo in range(0, rows.shape[0], _CHECK_ROWS))
     largest = max(max(float(block.max()), -float(block.min())) for block in blocks)
     if largest and not SMALLEST <= largest <= LARGEST / np.sqrt(rows.shape[1]):
         raise ValueError(
@@ -49,10 +77,14 @@ def check_squares(rows: NDArray[np.float32], name: str) -> None:
         )
 
 
-def validate_data(estimator: Any, X: Any, *arguments: Any, **settings: Any) -> Any:
+def validate_data(estimator: Any, X: Any, y: Any = "no_validation", **settings: Any) -> Any:
     """scikit-learn's `validate_data`, which takes dates for numbers and ignores masks."""
     refuse_no_numbers(X, "X")
-    return sklearn_validate_data(estimator, X, *arguments, **settings)
+    if y is not None and not (isinstance(y, str) and y == "no_validation"):
+        with named("y", "an array of labels"):
+            y = column_or_1d(y, warn=True)
+    with named("X"):
+        return sklearn_validate_data(estimator, X, y, **settings)
 
 
 def refuse_no_numbers(X: Any, name: str) -> None:
@@ -122,6 +154,15 @@ def check_label_count(X: Any, y: Any) -> None:
             f"y has {labels} labels and X has {rows} rows (inconsistent numbers of samples); "
             "give one label a row"
         )
+
+
+def labels_of(y: Any, X: Any) -> NDArray[Any]:
+    """`y` as an array of one label for each row of `X`."""
+    with named("y", "an array of labels"):
+        labels = column_or_1d(y)
+        check_label_count(X, labels)
+        check_classification_targets(labels)
+    return labels
 
 
 def classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
