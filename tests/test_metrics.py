@@ -41,6 +41,13 @@ def test_retrieval_against_loops(seed):
     assert metrics.precision_at_k(relevant, 9) == pytest.approx(relevant.mean())
 
 
+def test_flags_that_are_objects():
+    flags = np.array([[True, False]], object)
+    assert metrics.precision_at_k(flags, 2) == metrics.mean_average_precision(flags, [2]) == 0.5
+    with pytest.raises(ValueError, match="relevant contains NaN"):
+        metrics.precision_at_k(np.array([[True, np.nan]], object), 1)
+
+
 @given(seeds)
 @settings(deadline=None, max_examples=40)
 def test_mean_average_precision_of_whole_rankings(seed):

@@ -163,6 +163,8 @@ def _with_relevant_rows(
 
 
 def _flags(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype.kind == "O":  # as data frames hold them
+        values = _array(name, values.tolist())
     if values.dtype.kind not in "fiub":
         raise ValueError(f"{name} holds {values.dtype}; True or False, or 1 or 0, is expected")
     return values.astype(bool)
