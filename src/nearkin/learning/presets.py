@@ -22,10 +22,10 @@ CHANGES: list[list[Preset]] = [
     [{"n_neighbors": k} for k in (50, 200)],
 ]
 # … and the same for more columns than rows.
-WIDE_START: Preset = {"sampling": AllPairs(), "n_neighbors": 1_000, "step_size": 2.0}
+WIDE_START: Preset = {"sampling": AllPairs(), "n_neighbors": 400, "step_size": 2.0}
 WIDE_CHANGES: list[list[Preset]] = [
     [{"step_size": s} for s in (1.0, 4.0)],
-    [{"n_neighbors": 400}],
+    [{"n_neighbors": 1_000}],
 ]
 
 # What has been best on one kind of data or another, to choose from on held-out rows.
