@@ -101,7 +101,7 @@ def _write_report(path: Path, results: list[dict[str, Any]], split: Split) -> No
         "<h2>Accuracy on held-out digits</h2>",
         report.table(["method", "accuracy %", "seconds per fit"], rows, best),
         "<h2>What was chosen, on training rows</h2>",
-        f"<pre>{escape(learned.report_)}</pre>",
+        f"<pre style='white-space: pre-wrap'>{escape(learned.report_)}</pre>",
         "<h2>The most similar training images</h2>",
         "<p class=note>Green: the same digit. Red: another one.</p>",
         *_strips(split, learned),

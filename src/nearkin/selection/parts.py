@@ -68,15 +68,33 @@ def report(trials: list[dict[str, Any]], scoring: str) -> str:
     raw = next((trial for trial in plain if trial["rows"] == best["rows"]), plain[0])
     lines = [
         f"{len(trials)} candidates, judged by {scoring.replace('_', ' ')} on held-out rows",
-        f"plain neighbours, {raw['preprocess']}: {_quality(raw)}",
+        f"plain neighbours of {_rows(raw)}: {_quality(raw)}",
         f"chosen: {_quality(best)}",
         f"  preprocess   {best['preprocess']}",
-        f"  learner      {best['learner'] or 'none: plain neighbours'}",
+        f"  learner      {_learner(best['learner'])}",
         f"  epochs       {best['epochs']}",
         f"  n_neighbors  {best['n_neighbors']}",
-        f"  vote         {best['vote']}",
+        f"  vote         {_vote(best['vote'])}",
     ]
     return "\n".join(lines)
+
+
+def _rows(trial: dict[str, Any]) -> str:
+    given = trial["preprocess"] == "None"
+    return "the rows as they are" if given else f"rows after {trial['preprocess']}"
+
+
+def _learner(settings: dict[str, str] | None) -> str:
+    if settings is None:
+        return "none: plain neighbours"
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
+
+
+def _vote(vote: Vote) -> str:
+    parts = [f"{vote.kind} {vote.sharpness:.3g}"]
+    parts += [f"csls {vote.csls:g}"] if vote.csls else []
+    parts += [f"class means {vote.class_weight:.0%}"] if vote.class_weight else []
+    return ", ".join(parts)
 
 
 def _quality(trial: dict[str, Any]) -> str:
