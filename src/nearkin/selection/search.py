@@ -124,16 +124,18 @@ class Search:
         among = [v for v in candidates(ballot.scores) if v.kind in ("softmax", "top")]
         return self._record(self._judge(ballot, preprocess, None, 0, among), began)
 
-    def learned(self, preprocess: Any, learner: Preset, epochs: int = EPOCHS) -> Candidate:
-        """The learner after its best number of epochs."""
+    def learned(
+        self, preprocess: Any, learner: Preset, epochs: int = EPOCHS, curve: bool = False
+    ) -> Candidate:
+        """The learner after so many epochs or, with `curve`, after the best number of them."""
         began = time.perf_counter()
         wanted = max(NEIGHBORS, learner["n_neighbors"])
         prepared = self._prepare(preprocess, wanted)
         with _quiet(), serial_blas():
-            after = each_alone(lambda p: self._epochs(p, learner, epochs), prepared)
+            after = each_alone(lambda p: self._epochs(p, learner, epochs, curve), prepared)
         tried = [
             self._judge(join(ballots), preprocess, learner, epoch)
-            for epoch, ballots in enumerate(zip(*after), start=1)
+            for epoch, ballots in enumerate(zip(*after), start=1 if curve else epochs)
         ]
         if not tried:  # the first epoch diverged
             return self.plain(preprocess)
@@ -152,7 +154,7 @@ class Search:
             ballot = join(each_alone(partial(self._refitted, best), prepared))
         for k in (k for k in SHORTLISTS if k <= ballot.scores.shape[1]):
             cut = ballot.cut(k)
-            kinds = candidates(cut.scores)
+            kinds = [v for v in candidates(cut.scores) if v.kind in ("softmax", "top", "power")]
             among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
             best = max(best, self._judge(cut, best.preprocess, best.learner, best.epochs, among),
                        key=_score)  # fmt: skip
@@ -178,8 +180,10 @@ class Search:
                 self._prepared = name, each_alone(lambda s: s.prepare(preprocess, k), self.splits)
         return self._prepared[1]
 
-    def _epochs(self, prepared: Prepared, learner: Preset, epochs: int) -> list[Ballot]:
-        """The ballot after each epoch, until the held-out rows gain no more."""
+    def _epochs(
+        self, prepared: Prepared, learner: Preset, epochs: int, curve: bool
+    ) -> list[Ballot]:
+        """The ballot after the last epoch; for a curve, after each until rows gain no more."""
         after: list[Ballot] = []
         losses: list[float] = []
 
@@ -194,15 +198,15 @@ class Search:
             max_epochs=epochs,
             tol=0,
             random_state=self.seed,
-            execution=Execution(
-                callback=evaluate if epochs > PATIENCE else _keep_ballots(after, prepared)
-            ),
+            execution=Execution(callback=evaluate if curve else None),
         )
         lists = prepared.lists[:, : learner["n_neighbors"]]
         with suppress(FloatingPointError):
             model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
             if model.interrupted_:
                 raise KeyboardInterrupt
+            if not curve:
+                after.append(prepared.ballot(model.matrix_))
         return after
 
     def _judge(
@@ -227,11 +231,6 @@ class Search:
         if self.options.verbose > 1:
             print("  ".join(f"{name} {value}" for name, value in trial.items()), flush=True)
         return candidate
-
-
-def _keep_ballots(after: list[Ballot], prepared: Prepared) -> Any:
-    """A callback that keeps the ballot of every epoch."""
-    return lambda _, model: after.append(prepared.ballot(model.matrix_))
 
 
 def select(
@@ -298,15 +297,16 @@ def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
         more = resized(search.best(starts).preprocess)
         starts += [search.learned(p, search.start) for p in more]
     best = search.best(starts)
-    groups = [[search.start], *(WIDE_CHANGES if search.wide else CHANGES)]
-    for i, group in enumerate(groups):
+    longer = search.learned(best.preprocess, search.start, FINAL_EPOCHS, curve=True)
+    best = search.best([best, longer])
+    for group in WIDE_CHANGES if search.wide else CHANGES:
         options = [best.learner | change for change in group]  # type: ignore[operator]
-        epochs = FINAL_EPOCHS if i in (0, len(groups) - 1) else max(EPOCHS, best.epochs)
-        tried = [search.learned(best.preprocess, o, epochs) for o in options]
+        tried = [search.learned(best.preprocess, o, best.epochs) for o in options]
         best = search.best([best, *tried])
     if search.rows.shape[1] >= search.kept / 2:  # no rule wins everywhere near the border
         other = START if search.wide else WIDE_START
-        best = search.best([best, search.learned(best.preprocess, other, FINAL_EPOCHS)])
+        last = search.learned(best.preprocess, other, FINAL_EPOCHS, curve=True)
+        best = search.best([best, last])
     return best
 
 
