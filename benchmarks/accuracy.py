@@ -164,7 +164,7 @@ def measure(fit, data):
     if model is None:
         return None
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    classes, codes = np.unique(y), np.searchsorted(np.unique(y), truth)
+    codes = np.searchsorted(np.unique(y), truth)
     probabilities = hasattr(model, "predict_proba")
     scores = model.predict_proba(Q) if probabilities else model.decision_function(Q)
     ranked = np.argsort(-scores, axis=1, kind="stable")[:, :3]
@@ -179,7 +179,6 @@ def measure(fit, data):
         result["calibration"] = calibration(scores, right)["error"]
     if hasattr(model, "report_"):
         result["chosen"] = model.report_
-    del classes
     return {k: float(v) if isinstance(v, np.floating) else v for k, v in result.items()}
 
 

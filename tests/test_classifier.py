@@ -681,3 +681,12 @@ def test_numbers_of_a_short_type():
     model = SoftVotingKNN(None, n_neighbors=np.uint8(255), vote="top").fit(X, y)
     expected = SoftVotingKNN(None, n_neighbors=255, vote="top").fit(X, y)
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+
+
+def test_a_prediction_reads_no_stored_row_but_the_voters():
+    """Millions of rows on disk must not be read for every query."""
+    X, y = blobs(n=80)
+    model = SoftVotingKNN(SLNE.paper(n_neighbors=5), n_neighbors=5, vote="power").fit(X, y)
+    expected, voters = model.predict_proba(X[:1]), model.kneighbors(X[:1])[1]
+    model.database_ = np.where(np.isin(np.arange(80), voters)[:, None], X, np.nan).astype("f4")
+    np.testing.assert_array_equal(model.predict_proba(X[:1]), expected)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nearkin.voting import class_means as module
+from nearkin.preprocessing import pca
 from nearkin.voting.class_means import class_means
 
 
@@ -16,7 +16,7 @@ def naive(rows, labels, n_classes):
 
 @pytest.mark.parametrize("block", [1, 7, 100, 1_000])
 def test_means_of_unit_length_whatever_the_blocks(monkeypatch, block):
-    monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(pca, "BLOCK_BYTES", 4 * 5 * block)
     rng = np.random.default_rng(0)
     rows, labels = rng.normal(size=(100, 5)).astype(np.float32), rng.integers(0, 6, 100)
     found = class_means(rows, labels, 6)
@@ -41,7 +41,7 @@ def test_rows_that_cancel_have_a_zero_mean():
 
 
 def test_rows_of_a_memory_map(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", 16)
+    monkeypatch.setattr(pca, "BLOCK_BYTES", 4 * 4 * 16)
     rng = np.random.default_rng(0)
     rows, labels = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(0, 3, 50)
     np.save(tmp_path / "rows.npy", rows)

@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from nearkin.io.run_folder import RunFolder
+from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array
@@ -110,6 +111,8 @@ def check_database(model: Any) -> None:
 
 def listed_scores(similarity: Any, queries: Array, rows: Array, lists: NDArray[np.int32]) -> Array:
     """What a part says of each query and the rows listed for it; −inf where ``-1`` is listed."""
+    if hasattr(similarity, "transform_query"):  # the rows were checked when they were stored
+        return pairs.pair_scores(similarity.transform_query(queries), rows, lists)
     if hasattr(similarity, "neighbor_scores"):
         return similarity.neighbor_scores(queries, rows, lists)
     scores = np.full(lists.shape, -np.inf, np.float32)
