@@ -454,7 +454,7 @@ def test_a_block_without_anything_in_it_is_named():
 def test_rows_beyond_float32_raise_the_error_of_slne(data, factor):
     X, y = data
     told = []
-    for model in (SLNE.paper(), SLDE(n_members=2)):
+    for model in (SLNE(), SLDE(n_members=2)):
         with pytest.raises(ValueError, match="X") as error:
             model.fit(X * factor, y)
         told.append(str(error.value))

@@ -41,6 +41,7 @@ from nearkin.voting.parts import (
     learns_from_labels,
     listed_scores,
     seeded,
+    take_preparation,
 )
 from nearkin.voting.preparation import applied, prepared, width_of
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
@@ -73,7 +74,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         vote counts, ``scale_ − d²/2``, which for rows of unit length is their cosine.
     preprocess : "auto", transformer or None
         Applied to rows and queries, fitted along unless it is fitted: see `nearkin.Preprocess`.
-        ``"auto"`` is chosen with an automatic similarity, and None with any other.
+        ``"auto"`` is chosen with an automatic similarity; with a learner it is the learner's
+        own preparation, `Preprocess` for ``prepare="auto"``.
     n_neighbors : "auto" or int
         Rows on the shortlist; ``"auto"`` is chosen with an automatic similarity, else 50.
     vote : {"auto", "similarity", "power", "softmax", "top"} or Vote
@@ -207,9 +209,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _parts(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, rng: Any) -> Parts:
         """What the classifier is made of: given, or chosen on held-out rows."""
         if not isinstance(self.similarity, str):
-            preprocess = None if isinstance(self.preprocess, str) else self.preprocess
+            given = None if isinstance(self.preprocess, str) else self.preprocess
+            own = isinstance(self.preprocess, str)
+            similarity, preprocess = take_preparation(self.similarity, given, own)
             k = SHORTLIST if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
-            return Parts(self.similarity, preprocess, k, self.vote)
+            return Parts(similarity, preprocess, k, self.vote)
         check_label_count(X, y)
         rows, labels = validate_data(
             self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2

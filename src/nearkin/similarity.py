@@ -1,6 +1,7 @@
 """The bilinear similarity s(x, z) = xᵀMz and all that follows from having M."""
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,10 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearkin.learning.constraints import components
 from nearkin.learning.objective import edge_scores, objective
+from nearkin.learning.preparation import known_preparation
 from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.search import nearest
+from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.validation import expect
 from nearkin.validation.arrays import (
     as_numbers,
@@ -24,6 +27,7 @@ from nearkin.validation.arrays import (
 )
 from nearkin.validation.parameters import require
 from nearkin.voting.lists import as_voters, padded
+from nearkin.voting.preparation import applied
 
 
 def _is_psd(model: Any) -> bool:
@@ -39,6 +43,7 @@ class BilinearSimilarity:
     """What a learned ``matrix_`` offers. A mixin: learners supply `fit`."""
 
     matrix_: NDArray[np.float32]
+    preparation_: LinearPreprocessing | None = None
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a matrix: a fit that failed has left other traces."""
@@ -48,34 +53,59 @@ class BilinearSimilarity:
         """Refuse a matrix, perhaps of a file, that does not fit the rows it is used with."""
         if hasattr(self, "matrix_"):
             D = self.n_features_in_  # type: ignore[attr-defined]
+            if self.preparation_ is not None:
+                self._check_preparation(D)
+                D = self.preparation_._n_features_out
             check_fitted_array("matrix_", self.matrix_, (D, D))
             require("scale_", getattr(self, "scale_", 1.0), expect.number(above=0))
             require("t_", getattr(self, "t_", 0), expect.whole(0, 2**62))
 
+    def _check_preparation(self, D: int) -> None:
+        problem = known_preparation(self.preparation_)
+        if problem:
+            raise ValueError(f"preparation_ must be {problem}; fit again")
+        self.preparation_._check_fitted()  # type: ignore[union-attr]
+        if self.preparation_.n_features_in_ != D:  # type: ignore[union-attr]
+            raise ValueError(f"preparation_ is not for rows of {D} columns; fit again")
+
     def _rows(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Rows as they were given, checked."""
         check_is_fitted(self, "matrix_")
         self._check_fitted()
         return validate_data(self, X, dtype=np.float32, order="C", reset=False)
 
+    def _prepared(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Rows as M knows them."""
+        rows = self._rows(X)
+        return applied(self.preparation_, rows)
+
     def transform_query(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Return ``XM``: its plain dot product with stored vectors is the learned similarity.
+        """Queries whose dot product with the rows as they were given ranks by the similarity.
 
         Only the query is transformed, so an existing dot-product index answers under the
-        learned similarity without being built again.
+        learned similarity without being built again. Without preparation this is ``XM``, and the
+        product is the similarity; with it, the similarity plus a constant of the query.
         """
-        return self._rows(X) @ self.matrix_
+        queries = self._products(X)
+        if self.preparation_ is None:
+            return queries
+        return np.asarray(queries @ self.preparation_.linear_map(), np.float32)  # type: ignore[operator]
+
+    def _products(self, X: ArrayLike) -> NDArray[np.float32]:
+        """xᵀM of prepared rows."""
+        return self._prepared(X) @ self.matrix_
 
     def similarity(self, X: ArrayLike, Z: ArrayLike) -> NDArray[np.float32]:
         """Similarity of every row of `X` with every row of `Z`, as a (len(X), len(Z)) array."""
-        queries = self.transform_query(X)
-        return queries @ finite_rows(Z, "Z", queries.shape[1]).T
+        stored = finite_rows(Z, "Z", self.n_features_in_)  # type: ignore[attr-defined]
+        return self._products(X) @ applied(self.preparation_, stored).T
 
     def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
         """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""
         pairs = as_numbers(pairs, "pairs")
         if pairs.ndim != 3 or pairs.shape[1] != 2:
             raise ValueError(f"pairs has shape {pairs.shape}; (n, 2, D) is expected")
-        return np.einsum("nd,nd->n", self.transform_query(pairs[:, 0]), self._rows(pairs[:, 1]))
+        return np.einsum("nd,nd->n", self._products(pairs[:, 0]), self._prepared(pairs[:, 1]))
 
     def neighbor_scores(
         self, X: ArrayLike, Z: ArrayLike, neighbors: NeighborLists
@@ -84,7 +114,20 @@ class BilinearSimilarity:
         queries = self.transform_query(X)
         stored = finite_rows(Z, "Z", queries.shape[1])
         lists = padded(as_voters(neighbors, len(queries), len(stored)))
-        return pairs.pair_scores(queries, stored, lists)
+        scores = pairs.pair_scores(queries, stored, lists)
+        if self.preparation_ is not None:
+            scores -= (queries @ self.preparation_.mean_)[:, None]
+        return scores
+
+    def without_preparation(self) -> Self:
+        """A copy for rows that `preparation_` has already been applied to."""
+        check_is_fitted(self, "matrix_")
+        inner = copy(self)
+        if self.preparation_ is not None:
+            inner.preparation_ = None
+            inner.n_features_in_ = len(self.matrix_)  # type: ignore[attr-defined]
+            vars(inner).pop("feature_names_in_", None)
+        return inner
 
     @property
     def components_(self) -> NDArray[np.float32]:
@@ -96,7 +139,7 @@ class BilinearSimilarity:
     @available_if(_is_psd)
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return ``XLᵀ``, in which the plain dot product is the learned similarity."""
-        return project_rows(self._rows(X), self.components_)
+        return project_rows(self._prepared(X), self.components_)
 
     @available_if(_is_psd)
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float32]:
@@ -121,7 +164,7 @@ class NeighborhoodSimilarity(BilinearSimilarity):
 
         The margin is in the units of the training data, ``margin · scale_``.
         """
-        rows = self._rows(X)
+        rows = self._prepared(X)
         labels = np.unique(labels_of(y, rows), return_inverse=True)[1]
         if neighbors is None:
             neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[1]  # type: ignore[attr-defined]

@@ -29,7 +29,8 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
-from nearkin.learning.memory import fit_bytes, listed
+from nearkin.learning.memory import fit_bytes, listed, with_preparation
+from nearkin.learning.preparation import Preparation, preparation_for
 from nearkin.learning.sampling import PAPER_MARGIN
 from nearkin.learning.trainer import TINY
 from nearkin.native.blas import multiply_into, serial_blas
@@ -42,6 +43,8 @@ from nearkin.slne import SLNE, scale_of
 from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_label_count, classes_of, validate_data
 from nearkin.validation.parameters import Table, check_parameters, require
+from nearkin.voting.parts import learns_from_labels
+from nearkin.voting.preparation import prepared
 
 Array = NDArray[np.float32]
 
@@ -62,8 +65,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         What learns each member; `SLNE` by default. Any metric learner whose `fit` leaves
         ``matrix_`` or ``components_`` will do. A member in a PCA block sees only a part of each
         row: its hardest pair is mostly noise, and its length small. There ``SLNE("all")`` and a
-        `step_size` as many times larger as there are blocks do better. Its `execution` is the
-        ensemble's, too.
+        `step_size` as many times larger as there are blocks do better. Its `execution` and its
+        `prepare` are the ensemble's; with other learners rows are taken as they are.
     projection : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
         Consecutive blocks of principal directions, random matrices, or half of each.
     n_members : int
@@ -102,8 +105,10 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         Whether Ctrl-C ended the fit. The ensemble then consists of the members that were finished,
         or holds the joint updates that were. With a `folder` the interrupt is passed on instead
         while members are learned: the same fit, made again, goes on with those that are missing.
+    preparation_ : fitted preparation, or None
+        What rows are made from before members are learned; `matrix_` is for prepared rows.
     scale_ : float
-        Mean squared row length.
+        Mean squared length of the prepared rows.
 
     Examples
     --------
@@ -158,6 +163,11 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         return self._prototype._execution if isinstance(self._prototype, SLNE) else Execution()
 
     @property
+    def prepare(self) -> Preparation:
+        """How rows are prepared: as the learner would."""
+        return self._prototype.prepare if isinstance(self._prototype, SLNE) else None
+
+    @property
     def n_neighbors(self) -> int:
         """Neighbours per row: the learner's."""
         return getattr(self._prototype, "n_neighbors", 50)
@@ -171,6 +181,13 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     def margin(self) -> float:
         """Margin of the objective: the learner's."""
         return getattr(self._prototype, "margin", PAPER_MARGIN)
+
+    def unprepared(self) -> Self:
+        """A copy, not fitted, that takes rows as they are."""
+        learner = clone(self._prototype)
+        if self.prepare is not None:
+            learner.set_params(prepare=None)
+        return clone(self).set_params(learner=learner)
 
     @property
     def psd(self) -> bool:
@@ -201,20 +218,25 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
-        self._check_memory(rows, neighbors)
+        self._check_memory(rows, neighbors, as_run_folder(folder).durable)
         with self._place(folder) as place, place.claim("SLDE.fit"):
-            return self._fit(rows, labels, neighbors, place)
+            return self._fit(rows, labels, y, neighbors, place)
 
     def _fit(
         self,
         rows: Array,
         labels: NDArray[np.int64],
+        y: ArrayLike,
         neighbors: NeighborLists | None,
         folder: RunFolder,
     ) -> Self:
         k = self._near(len(rows), neighbors)
         random_state = folder.seed(self.random_state) if folder.durable else self.random_state
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        seeds = check_random_state(random_state)
+        rng = np.random.default_rng(seeds.randint(2**31 - 1))
+        unfitted = preparation_for(self.prepare, rows.shape, self.weights == "accuracy")
+        self.preparation_, rows = prepared(unfitted, rows, np.asarray(y).ravel(), seeds, folder)
+        self.scale_ = scale_of(rows)
         self.projections_, self.energies_ = make_projections(
             self.projection, rows, self.n_members, self.n_components, rng
         )
@@ -250,10 +272,15 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 f"{type(self._prototype).__name__}: only its steps can be taken with the other "
                 "members fixed"
             )
+        if self.weights == "accuracy" and learns_from_labels(self.prepare):
+            raise ValueError(
+                "weights='accuracy' judges on rows whose labels the learner's prepare="
+                f"{type(self.prepare).__name__}() has seen; give it prepare='auto'"
+            )
         if self.weights == "accuracy" and self.own_neighbors:
             raise ValueError("weights='accuracy' judges by the shared graph: own_neighbors=False")
 
-    def _check_memory(self, rows: Array, neighbors: NeighborLists | None) -> None:
+    def _check_memory(self, rows: Array, neighbors: NeighborLists | None, durable: bool) -> None:
         n, D = rows.shape
         given = not isinstance(self.projection, str)
         members = len(self.projection) if given else int(self.n_members)  # no uint8, which is short
@@ -268,6 +295,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             local=self._local, quantized=quantized,
             index=self.index, ready_lists=neighbors is not None,
         )  # fmt: skip
+        if self.prepare is not None:
+            stages = with_preparation(stages, n, D, durable)
         if self.own_neighbors:  # every worker searches in its own columns
             own = max(fit_bytes(n, width, k, index=self.index).values())
             stages = {"members": stages["members"] + jobs * own}
@@ -280,9 +309,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         check_label_count(X, y)
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
         check_classification_targets(y)
-        labels = classes_of(y)[1]
-        self.scale_ = scale_of(rows)
-        return rows, labels
+        return rows, classes_of(y)[1]
 
     def _check_projections(self, rows: Array) -> None:
         """Refuse a projection that leaves nothing of any row, before other members are learned."""
@@ -313,6 +340,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         """One learner a member, all seeds drawn before any work is given out."""
         learners = [clone(self._prototype) for _ in self.projections_]
         for learner in learners:
+            if isinstance(learner, SLNE):
+                learner.set_params(prepare=None)  # the ensemble has done so
             if self.own_neighbors and isinstance(learner, SLNE):
                 learner.set_params(n_neighbors=k)  # the warning was given, once for all
             seed = int(rng.integers(2**31 - 1))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,7 +20,8 @@ from nearkin.learning.constraints import Constraint
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.incremental import TrainingSet
-from nearkin.learning.memory import fit_bytes, listed
+from nearkin.learning.memory import fit_bytes, listed, with_preparation
+from nearkin.learning.preparation import Preparation, known_preparation, preparation_for
 from nearkin.learning.presets import TALL, for_shape
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
 from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
@@ -31,6 +32,8 @@ from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_label_count, classes_of, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters
+from nearkin.voting.parts import learns_from_labels
+from nearkin.voting.preparation import applied, prepared
 
 DIVERGED_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
 
@@ -45,6 +48,12 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         dimensions, else ``"all"``. ``"hardest"`` is the paper's. An object sets the rule's own
         parameters, ``Hardest(margin=0.05)`` or ``Softmax(temperature=0.05)``, or is a rule of your
         own (`nearkin.learning.sampling`).
+    prepare : "auto", Preprocess, WithinClassWhitening or None
+        How rows are centred and mapped before M is learned on them: a linear map, so that
+        `transform_query` is still compared with the rows as they were given. ``"auto"`` whitens by
+        the covariance within classes; by that of all rows if columns outnumber rows or exceed
+        2,048, or if rows are held out to judge (`validation_fraction`). None leaves rows as they
+        are: right for rows that are centred already.
     n_neighbors : int
         Neighbours per row, before symmetrising (the paper's k).
     step_size : float, optional
@@ -73,6 +82,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     Attributes
     ----------
     matrix_ : (D, D) float32 array
+        M, for prepared rows.
+    preparation_ : fitted preparation, or None
     history_ : list of dict
         For each epoch: ``epoch``, ``violation_rate``, ``loss``, ``skipped``, ``seconds`` and, with
         early stopping, ``validation``. The violation rate is the share of the visited rows with a
@@ -86,7 +97,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     interrupted_ : bool
         Whether Ctrl-C ended the fit; `matrix_` is then what was learned until that moment.
     scale_ : float
-        Mean squared row length.
+        Mean squared length of the prepared rows.
     rule_ : SamplingRule
         What ``sampling="auto"`` stands for.
     n_skipped_ : int
@@ -97,9 +108,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from nearkin import Preprocess
     >>> X, y = load_iris(return_X_y=True)
-    >>> X = Preprocess().fit_transform(X)
     >>> model = SLNE("softmax", n_neighbors=40, random_state=0).fit(X, y)
     >>> virginica, versicolor = model.similarity(X[[140]], X[[120, 60]])[0]
     >>> bool(virginica > versicolor)
@@ -108,6 +117,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     PARAMETERS: ClassVar[Table] = {
         "sampling": expect.either(expect.choice("auto"), known_rule),
+        "prepare": known_preparation,
         "n_neighbors": expect.whole(1),
         "step_size": expect.optional(expect.number(above=0)),
         "max_epochs": expect.whole(1),
@@ -127,6 +137,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         self,
         sampling: Literal["auto"] | RuleName | SamplingRule = "auto",
         *,
+        prepare: Preparation = "auto",
         n_neighbors: int = 100,
         step_size: float | None = None,
         max_epochs: int = 5,
@@ -139,6 +150,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.sampling = sampling
+        self.prepare = prepare
         self.n_neighbors = n_neighbors
         self.step_size = step_size
         self.max_epochs = max_epochs
@@ -154,13 +166,20 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     def paper(cls, sampling: RuleName | SamplingRule = "hardest", **changes: Any) -> Self:
         """Algorithm 1 at the paper's settings: b = 0.02, ρ0 = 0.2, k = 50, the last iterate.
 
+        Rows are taken as they are.
+
         Examples
         --------
         >>> SLNE.paper(n_neighbors=500)
-        SLNE(average=False, max_epochs=20, n_neighbors=500, sampling='hardest', step_size=0.2)
+        SLNE(average=False, max_epochs=20, n_neighbors=500, prepare=None, sampling='hardest',
+             step_size=0.2)
         """
         settings = {"n_neighbors": 50, "step_size": 0.2, "max_epochs": 20, "average": False}
-        return cls(sampling, **(settings | changes))
+        return cls(sampling, **({"prepare": None} | settings | changes))
+
+    def unprepared(self) -> Self:
+        """A copy, not fitted, that takes rows as they are."""
+        return clone(self).set_params(prepare=None)
 
     @property
     def _rule(self) -> SamplingRule:
@@ -222,8 +241,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
-        self._check_memory(rows, neighbors)
-        with as_run_folder(folder).claim("SLNE.fit") as claimed:
+        place = as_run_folder(folder)
+        self._check_memory(rows, neighbors, place)
+        with place.claim("SLNE.fit") as claimed:
             return self._fit(rows, labels, y, neighbors, claimed)
 
     def _fit(
@@ -234,12 +254,13 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         neighbors: NeighborLists | None,
         folder: RunFolder,
     ) -> Self:
+        random_state = check_random_state(folder.seed(self.random_state))
+        seed = int(random_state.randint(np.iinfo(np.int32).max))
+        rows = self._prepare_rows(rows, np.asarray(y).ravel(), random_state, folder)
         all_rows = Digest(rows)
         if neighbors is None:
             neighbors = self._find_neighbors(rows, folder, all_rows)
         self._cached_seen = TrainingSet(rows, np.asarray(y).ravel(), neighbors)
-        random_state = check_random_state(folder.seed(self.random_state))
-        seed = int(random_state.randint(np.iinfo(np.int32).max))
         holdout = self._hold_out(neighbors, labels, seed)
         hoods = neighborhoods(
             neighbors,
@@ -262,6 +283,22 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         with serial_blas():
             self._run(trainer, validate, state, checkpoints)
         return self
+
+    def _prepare_rows(
+        self, rows: NDArray[np.float32], y: NDArray[Any], rng: Any, folder: RunFolder
+    ) -> NDArray[np.float32]:
+        """Rows as M is learned on them."""
+        if not (self.warm_start and hasattr(self, "matrix_")):
+            judged = self.validation_fraction > 0
+            self.preparation_ = preparation_for(self.prepare, rows.shape, judged)
+            if judged and learns_from_labels(self.preparation_):
+                raise ValueError(
+                    f"validation_fraction={self.validation_fraction} judges on rows whose labels "
+                    f"prepare={type(self.prepare).__name__} has seen; give prepare='auto'"
+                )
+        self.preparation_, rows = prepared(self.preparation_, rows, y, rng, folder)
+        self.scale_ = scale_of(rows)
+        return rows
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Take in new rows, of old or new classes, and learn from what they change.
@@ -287,15 +324,18 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             self, X, y, dtype=np.float32, order="C", reset=first, ensure_min_samples=1 + first
         )
         check_classification_targets(labels)
+        random_state = check_random_state(self.random_state)
+        seed = int(random_state.randint(np.iinfo(np.int32).max))
         if first:
-            self.scale_ = scale_of(rows)
             self.rule_ = for_shape(*rows.shape)["sampling"]
+            rows = self._prepare_rows(rows, labels, random_state, RunFolder.nowhere())
             self._cached_seen = TrainingSet.empty(rows.shape[1], labels)
+        else:
+            rows = applied(self.preparation_, rows)
         seen = self._grown(rows, labels)
         codes = np.unique(seen.labels, return_inverse=True)[1]
         hoods = neighborhoods(seen.neighbors, codes, hub_limit=self._execution.hub_limit)
         self._report_skipped(hoods, np.zeros(len(codes), bool), stacklevel=3)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         trainer = self._trainer(seen.rows, hoods, seed, proceed=not first)
         trainer.taken, trainer.visits = trainer.t0, seen.affected(len(rows))
         with serial_blas():
@@ -367,11 +407,12 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 f"y holds {len(classes)} classes for {len(rows)} rows: each class has a single "
                 "row and so no row has a target; at least one class needs two rows"
             )
-        self.scale_ = scale_of(rows)
         self.rule_ = for_shape(*rows.shape)["sampling"]
         return rows, labels
 
-    def _check_memory(self, rows: NDArray[np.float32], neighbors: NeighborLists | None) -> None:
+    def _check_memory(
+        self, rows: NDArray[np.float32], neighbors: NeighborLists | None, folder: RunFolder
+    ) -> None:
         n, D = rows.shape
         k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
         stages = fit_bytes(
@@ -382,6 +423,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         if isinstance(neighbors, Neighborhoods):
             del stages["graph"]
         advice = f"lower n_neighbors={k}"
+        if self.prepare is not None:
+            stages = with_preparation(stages, n, D, folder.durable)
+            advice += ", give folder=…, which keeps the prepared rows on disk"
         if "neighbours" in stages:
             advice += ", find neighbours with nearkin.neighbors.nearest(folder=…), kept on disk"
         memory.check(

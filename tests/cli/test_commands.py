@@ -111,7 +111,7 @@ def test_every_parameter_of_the_estimators_is_an_option():
     other = {"max_epochs": "epochs", "n_components": "components", "n_members": "members",
              "projection": "ensemble", "n_features": "fourier", "random_state": "seed",
              "kind": "vote"}  # fmt: skip
-    elsewhere = {"callback", "warm_start", "verbose", "n_jobs", "learner",
+    elsewhere = {"callback", "warm_start", "verbose", "prepare", "n_jobs", "learner",
                  "similarity", "preprocess", "execution", "constraint", "selection"}  # fmt: skip
     options = {entry.name for entry in fields(TrainingSettings)}
     for kind in (package.SLNE, package.SLDE, package.SoftVotingKNN, package.Preprocess,

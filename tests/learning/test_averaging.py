@@ -115,7 +115,7 @@ def test_the_papers_settings_do_not_average():
     lists = nearest(X, 10)[1]
     paper = SLNE.paper(max_epochs=2, tol=0, random_state=0).fit(X, y, neighbors=lists)
     same = SLNE("hardest", n_neighbors=50, step_size=0.2, max_epochs=2, tol=0, average=False,
-                random_state=0).fit(X, y, neighbors=lists)  # fmt: skip
+                prepare=None, random_state=0).fit(X, y, neighbors=lists)  # fmt: skip
     np.testing.assert_array_equal(paper.matrix_, same.matrix_)
 
 

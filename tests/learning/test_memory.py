@@ -217,7 +217,10 @@ def test_what_is_available(tmp_path, monkeypatch):
         (SLDE(n_members=3, n_jobs=2), "n_components=4, n_members=3 or n_jobs=2"),
         (SLDE(n_members=3, own_neighbors=True), "an ensemble on 300 rows of 12 columns"),
         (SoftVotingKNN(None, preprocess=Preprocess()), "lower n_components of the preprocessing"),
-        (SoftVotingKNN(SLNE(n_neighbors=70)), "on 300 rows of 12 columns .* lower n_neighbors=70"),
+        (
+            SoftVotingKNN(SLNE.paper(n_neighbors=70)),
+            "on 300 rows .* lower n_neighbors=70",
+        ),
         (SoftVotingKNN(None, n_neighbors=9, vote="top"), "lower n_neighbors=9"),
     ],
 )

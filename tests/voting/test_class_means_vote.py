@@ -15,7 +15,7 @@ TRAIN, TEST = slice(0, 200), slice(200, 260)
 
 def fitted(similarity="learned", vote=VOTE):
     X, y = blobs(n=260, spread=0.9)
-    learner = SLNE(n_neighbors=10, max_epochs=2, random_state=0)
+    learner = SLNE(prepare=None, n_neighbors=10, max_epochs=2, random_state=0)
     learner = learner.fit(X[TRAIN], y[TRAIN]) if similarity == "learned" else None
     return SoftVotingKNN(learner, n_neighbors=15, vote=vote).fit(X[TRAIN], y[TRAIN]), X, y
 

@@ -35,7 +35,7 @@ class TrainingSettings:
     >>> TrainingSettings().classifier((1_000, 64)).similarity
     'auto'
     >>> TrainingSettings(epochs=7).given({"epochs"}).classifier((1_000, 64)).similarity
-    SLNE(execution=Execution(), max_epochs=7, sampling=Softmax())
+    SLNE(execution=Execution(), max_epochs=7, prepare=None, sampling=Softmax())
     """
 
     sampling: str = _option(
@@ -234,6 +234,7 @@ class TrainingSettings:
         constraint = nearkin.Constraint(self.symmetric, self.psd, self.rank, self.normalize)
         learner: Any = nearkin.SLNE(
             rule(self.temperature if final.sampling == "softmax" else self.margin),
+            prepare=None,
             n_neighbors=final.n_neighbors or 1,
             step_size=self.step_size,
             max_epochs=self.epochs,

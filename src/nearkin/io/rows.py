@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
-def create_rows(path: Path, shape: tuple[int, int], dtype: DTypeLike) -> None:
+def create_rows(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
     """Make a file of zeros, and reserve its space where the system can.
 
     Examples
@@ -58,7 +58,7 @@ def write_rows(path: Path, start: int, rows: NDArray[Any]) -> None:
 
 
 def write_all(
-    path: Path, shape: tuple[int, int], dtype: DTypeLike, blocks: Iterable[NDArray[Any]]
+    path: Path, shape: tuple[int, ...], dtype: DTypeLike, blocks: Iterable[NDArray[Any]]
 ) -> None:
     """Write a file from blocks of rows, in order."""
     create_rows(path, shape, dtype)

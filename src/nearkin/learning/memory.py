@@ -86,6 +86,13 @@ def classifier_bytes(
     return stages
 
 
+def with_preparation(stages: Stages, rows: int, columns: int, kept: bool) -> Stages:
+    """The stages of a fit on prepared rows: a copy, in memory unless a folder keeps it."""
+    copy = 0 if kept else 4 * rows * columns
+    prepared = {stage: size + copy for stage, size in stages.items()}
+    return {"preparation": copy + pca_bytes(rows, columns, min(rows, columns))} | prepared
+
+
 def pca_bytes(rows: int, columns: int, dims: int) -> int:
     """Bytes of finding principal directions and of projecting onto them."""
     square = min(rows, columns, MAX_EIGH_SIZE)

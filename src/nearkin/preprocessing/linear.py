@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearkin.io.atomic import atomic_write
 from nearkin.io.rows import write_all
+from nearkin.io.safetensors import Stream
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
@@ -38,19 +39,25 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self, X: ArrayLike, out: str | os.PathLike[str] | None = None
     ) -> NDArray[np.float32]:
         """Return the preprocessed rows; with `out`, as a memory map of that ``.npy`` file."""
+        stream = self.stream(X)
+        if out is None:
+            made, lo = np.empty(stream.shape, np.float32), 0
+            for block in stream.blocks():
+                made[lo : lo + len(block)] = block
+                lo += len(block)
+            return made
+        with atomic_write(out) as temporary:
+            write_all(temporary, stream.shape, np.float32, stream.blocks())
+        return np.load(out, mmap_mode="r")
+
+    def stream(self, X: ArrayLike) -> Stream:
+        """The preprocessed rows, computed block by block as they are read."""
         check_is_fitted(self)
         check_parameters(self)
         self._check_fitted()
         rows = self._rows(X, reset=False)
         shape = rows.shape[0], self._n_features_out
-        if out is None:
-            made = np.empty(shape, np.float32)
-            for lo, block in self._blocks(rows):
-                made[lo : lo + len(block)] = block
-            return made
-        with atomic_write(out) as temporary:
-            write_all(temporary, shape, np.float32, (block for _, block in self._blocks(rows)))
-        return np.load(out, mmap_mode="r")
+        return Stream(shape, np.dtype(np.float32), lambda: self._blocks(rows))
 
     def _check_fitted(self) -> None:
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
@@ -58,11 +65,10 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             check_fitted_array("mean_", self.mean_, (self.n_features_in_,))
             require("_n_features_out", getattr(self, "_n_features_out", None), expect.whole(1))
 
-    def _blocks(self, rows: Any) -> Iterator[tuple[int, Array]]:
-        """Preprocessed rows, a block at a time, each with the number of its first row."""
+    def _blocks(self, rows: Any) -> Iterator[Array]:
         directions = self.linear_map()
-        for lo, block in pca.row_blocks(rows):
-            yield lo, self._preprocessed(block, directions)
+        for _, block in pca.row_blocks(rows):
+            yield self._preprocessed(block, directions)
 
     def _preprocessed(self, block: Array, directions: Array | None) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # which is refused below

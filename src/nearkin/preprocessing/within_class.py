@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 from sklearn.utils.multiclass import check_classification_targets
 
+from nearkin.native.blas import serial_blas
 from nearkin.preprocessing import pca
 from nearkin.preprocessing.linear import Array, LinearPreprocessing
 from nearkin.validation import expect
@@ -65,13 +66,14 @@ class WithinClassWhitening(LinearPreprocessing):
         check_classification_targets(y)
         classes, labels = classes_of(np.asarray(y))
         self.mean_ = pca.mean(rows)
-        covariance = within_class_scatter(rows, labels, self.mean_)
-        covariance /= max(1, rows.shape[0] - len(classes))
-        values, vectors = linalg.eigh(covariance)
-        values = np.maximum(values, 0)
-        floor = self.shrinkage * values.mean() or 1.0  # every class a single point
-        scaled = vectors * (values + floor) ** -0.5
-        self.map_ = (scaled @ vectors.T).astype(np.float32)
+        with serial_blas():  # the same bits on any number of cores
+            covariance = within_class_scatter(rows, labels, self.mean_)
+            covariance /= max(1, rows.shape[0] - len(classes))
+            values, vectors = linalg.eigh(covariance)
+            values = np.maximum(values, 0)
+            floor = self.shrinkage * values.mean() or 1.0  # every class a single point
+            scaled = vectors * (values + floor) ** -0.5
+            self.map_ = (scaled @ vectors.T).astype(np.float32)
         self._n_features_out = rows.shape[1]
         return self
 

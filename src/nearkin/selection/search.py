@@ -56,7 +56,8 @@ class Candidate:
         """The learner, not fitted."""
         if self.learner is None:
             return None
-        return SLNE(**self.learner, max_epochs=self.epochs, tol=0, random_state=seed)
+        settings = self.learner | {"prepare": None, "max_epochs": self.epochs, "tol": 0}
+        return SLNE(**settings, random_state=seed)
 
     def describe(self) -> dict[str, Any]:
         """The candidate as plain values, for a table."""
@@ -195,6 +196,7 @@ class Search:
 
         model = SLNE(
             **learner,
+            prepare=None,
             max_epochs=epochs,
             tol=0,
             random_state=self.seed,

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from nearkin.io.run_folder import RunFolder
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
+from nearkin.preprocessing import Preprocess
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array
 from nearkin.validation.parameters import require
@@ -36,6 +37,29 @@ def is_fitted(part: Any) -> bool:
     except NotFittedError:
         return False
     return True
+
+
+def take_preparation(similarity: Any, preprocess: Any, own: bool) -> tuple[Any, Any]:
+    """A similarity for preprocessed rows, and the preprocessing of a classifier that uses it.
+
+    What a learner would do to its rows the classifier does for all: it searches and votes among
+    them, too. With `own` that becomes the preprocessing; else `preprocess` takes its place.
+    """
+    fitted = getattr(similarity, "preparation_", None)
+    if fitted is not None:
+        if preprocess is not None:
+            raise ValueError(
+                f"preprocess={type(preprocess).__name__} and a similarity that prepares rows "
+                "itself: leave preprocess out, or fit the similarity on preprocessed rows with "
+                "prepare=None"
+            )
+        return similarity.without_preparation(), fitted
+    prepare = getattr(similarity, "prepare", None)
+    if prepare is None or is_fitted(similarity):
+        return similarity, preprocess
+    if own:  # by labels it must not be: the vote is judged on rows held out later
+        preprocess = Preprocess() if isinstance(prepare, str) else prepare
+    return similarity.unprepared(), preprocess
 
 
 def learns_from_labels(part: Any) -> bool:

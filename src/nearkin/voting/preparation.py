@@ -9,6 +9,7 @@ from scipy import sparse
 from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
+from nearkin.io.safetensors import Stream
 from nearkin.voting.parts import is_fitted, seeded
 
 Array = NDArray[np.float32]
@@ -28,12 +29,16 @@ def prepared(
     if kept is not None:
         return kept
     fitted = unfitted.fit(rows, y)
-    database = applied(fitted, rows)
-    if folder.durable and models.can_hold(fitted):
-        arrays, description = models.describe([fitted, database])
-        folder.write(_PART, inputs, arrays, {"model": description})
-        return _read(folder, inputs) or (fitted, database)  # mapped, to free memory
-    return fitted, database
+    if not (folder.durable and models.can_hold(fitted)):
+        return fitted, applied(fitted, rows)
+    arrays, description = models.describe(fitted)
+    folder.write(_PART, inputs, arrays | {"rows": _written(fitted, rows)}, {"model": description})
+    return _read(folder, inputs) or (fitted, applied(fitted, rows))
+
+
+def _written(fitted: Any, rows: Any) -> Array | Stream:
+    """The preprocessed rows for a file, block by block if they can be."""
+    return fitted.stream(rows) if hasattr(fitted, "stream") else applied(fitted, rows)
 
 
 def _read(folder: RunFolder, inputs: dict[str, Any]) -> tuple[Any, Array] | None:
@@ -41,8 +46,7 @@ def _read(folder: RunFolder, inputs: dict[str, Any]) -> tuple[Any, Array] | None
     if kept is None:
         return None
     arrays, notes = kept
-    fitted, database = models.restore(notes["model"], arrays)
-    return fitted, database
+    return models.restore(notes["model"], arrays), arrays["rows"]
 
 
 def applied(preprocess: Any, rows: Any) -> Array:

@@ -1,0 +1,51 @@
+"""Rows as a similarity is learned on them: centred and mapped, and nothing else.
+
+Such a preparation is linear, so it folds into the query: with ẑ = A(z − μ), the similarity x̂ᵀMẑ
+is the dot product of AᵀMᵀx̂ with the row z as it was given, less a constant of the query. An index
+of the given rows then ranks by the learned similarity. Unit length after the map, or a power before
+it, would have to be applied to every stored row.
+"""
+
+from typing import Any, Literal
+
+from nearkin.preprocessing import Preprocess, WithinClassWhitening
+from nearkin.preprocessing.linear import LinearPreprocessing
+
+Preparation = Literal["auto"] | LinearPreprocessing | None
+
+MAX_WITHIN_CLASS = 2_048  # columns: the map is a D×D matrix and costs D³
+
+
+def known_preparation(value: Any) -> str | None:
+    """What `SLNE` can prepare rows with: an `Expectation`."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return None
+    if not isinstance(value, LinearPreprocessing):
+        return "'auto', None, Preprocess(unit_length=False) or another linear preprocessing"
+    if value.unit_length or value.power != 1:
+        return (
+            "a linear map: unit_length=False, power=1. For others give the rows already "
+            "preprocessed, with prepare=None"
+        )
+    return None
+
+
+def preparation_for(
+    prepare: Preparation, shape: tuple[int, int], judged: bool
+) -> LinearPreprocessing | None:
+    """The preparation that ``"auto"`` stands for, and any other as it is.
+
+    Whitening by the covariance within classes was best where it is well known; it has seen the
+    labels, so rows that judge what is learned (`judged`) would be flattered by it.
+
+    Examples
+    --------
+    >>> preparation_for("auto", (1_000, 64), judged=False)
+    WithinClassWhitening(unit_length=False)
+    """
+    if not isinstance(prepare, str):
+        return prepare
+    n, columns = shape
+    if judged or columns >= n or columns > MAX_WITHIN_CLASS:
+        return Preprocess(unit_length=False)
+    return WithinClassWhitening(unit_length=False)
