@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nearkin.neighbors import nearest, recall
+from nearkin.neighbors import NeighborIndex, nearest, recall
 from nearkin.neighbors.exact import Exact
 from nearkin.neighbors.lists import row_neighbors
 
@@ -57,6 +57,39 @@ def test_no_nearer_row_is_left_out(name, k, block_bytes):
     np.testing.assert_allclose(distances, np.sort(far, axis=1)[:, :k], rtol=1e-5)
     np.testing.assert_allclose(np.take_along_axis(far, indices, axis=1), distances, rtol=1e-5)
     assert all(len(set(near)) == k for near in indices.tolist())
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("k", [1, 20, 395])
+@pytest.mark.parametrize("block_bytes", [4 * 5 * 150, 1 << 20])
+def test_no_larger_product_is_left_out(name, k, block_bytes):
+    rows = CASES[name].astype(np.float32)
+    index = Exact(rows, metric="dot", block_bytes=block_bytes)
+    products, indices = row_neighbors(index, rows, np.arange(len(rows)), k)
+    true = rows.astype(float) @ rows.astype(float).T
+    np.fill_diagonal(true, -np.inf)
+    lengths = np.linalg.norm(rows.astype(float), axis=1)
+    rounding = 1e-6 * lengths[:, None] * lengths.max()  # of products that nearly cancel
+    best = -np.sort(-true, axis=1)[:, :k]
+    assert (np.abs(products - best) <= rounding).all()
+    assert (np.abs(np.take_along_axis(true, indices, axis=1) - best) <= rounding).all()
+    assert all(len(set(near)) == k for near in indices.tolist())
+
+
+def test_products_with_queries_of_their_own():
+    rows = (far_apart(30) * rng.uniform(0.1, 9, (400, 1))).astype(np.float32)
+    queries = rng.normal(size=(70, 8)).astype(np.float32)
+    products, indices = NeighborIndex(rows, "exact", metric="dot").nearest(9, queries)
+    true = queries.astype(float) @ rows.T
+    np.testing.assert_array_equal(indices, np.argsort(-true, axis=1)[:, :9])
+    np.testing.assert_allclose(products, -np.sort(-true, axis=1)[:, :9], rtol=1e-4)
+
+
+def test_an_index_that_knows_distances_only():
+    with pytest.raises(ValueError, match="'HNSW8' does not search by metric='dot'"):
+        NeighborIndex(towns(), "HNSW8", metric="dot")
+    with pytest.raises(ValueError, match="metric='cosine' must be"):
+        NeighborIndex(towns(), metric="cosine")
 
 
 def test_queries_of_their_own():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native.threads import in_threads
-from nearkin.native.vectors import copy, jit, read_only, squared_distance
+from nearkin.native.vectors import copy, dot, jit, read_only, squared_distance
 
 _MAX_FOLDS = 32
 
@@ -40,14 +40,17 @@ def nearest_within(
     first: int,
     indices: NDArray[np.int64],
     distances: NDArray[np.float32],
+    by_products: bool,
 ) -> None:
     """Merge rows whose ``D + offsets`` is within the query's limit into its nearest so far.
 
     `indices` and `distances` hold, for each query, the nearest rows so far by their true squared
-    distance, ascending; they are updated in place. Row numbers start at `first`.
+    distance (`by_products`: minus their dot product), ascending; they are updated in place. Row
+    numbers start at `first`.
     """
     Q, Z = read_only(queries), read_only(rows)
-    fill = partial(_nearest_within, D, offsets, limits, Q, Z, first, indices, distances)
+    so_far = indices, distances, by_products
+    fill = partial(_nearest_within, D, offsets, limits, Q, Z, first, *so_far)
     in_threads(fill, len(Q))
 
 
@@ -62,13 +65,13 @@ def _nearest_of(D, offsets, out, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _nearest_within(D, offsets, limits, Q, Z, first, indices, distances, lo, hi):  # type: ignore[no-untyped-def]
+def _nearest_within(D, offsets, limits, Q, Z, first, indices, distances, by_products, lo, hi):  # type: ignore[no-untyped-def]
     last = indices.shape[1] - 1
     for i in range(lo, hi):
         for j in range(len(offsets)):
             if D[i, j] + offsets[j] > limits[i]:
                 continue
-            value = squared_distance(Q[i], Z[j])
+            value = -dot(Q[i], Z[j]) if by_products else squared_distance(Q[i], Z[j])
             if value < distances[i, last]:
                 m = last
                 while m > 0 and distances[i, m - 1] > value:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from nearkin.validation.parameters import checked, require
 
 Array = NDArray[np.float32]
 IndexDescription = Literal["auto", "exact", "cells"] | str
+Metric = Literal["euclidean", "dot"]
 
 EXACT_ROWS = 100_000  # "auto" is exact up to this many rows
 
@@ -29,9 +30,15 @@ class Index(Protocol):
     ----------
     order : (n,) int64 array or None
         The order in which to query all rows, if one is faster than their own.
+    metric : str
+        What is near: a small Euclidean distance, or a large dot product.
+    metrics : tuple of str
+        Those that the back end offers, as ``metric=`` of its constructor unless Euclidean.
     """
 
     order: NDArray[np.int64] | None = None
+    metric: Metric = "euclidean"
+    metrics: ClassVar[tuple[str, ...]] = ("euclidean",)
 
     @abstractmethod
     def __init__(self, rows: Array, description: str) -> None:
@@ -121,10 +128,17 @@ def known_index(description: Any) -> str | None:
     return None
 
 
-def build(rows: Array, description: str) -> Index:
+def build(rows: Array, description: str, metric: Metric = "euclidean") -> Index:
     """Build the index that a description names."""
     require("index", description, known_index)
-    return resolve(description, len(rows))(rows, description)
+    back_end = resolve(description, len(rows))
+    if metric == "euclidean":
+        return back_end(rows, description)
+    if metric not in getattr(back_end, "metrics", ()):  # a back end need not derive from Index
+        raise ValueError(
+            f"index={description!r} does not search by metric={metric!r}; use 'exact' or 'cells'"
+        )
+    return back_end(rows, description, metric=metric)  # type: ignore[call-arg]
 
 
 def choices() -> str:

@@ -11,14 +11,14 @@ is exact at 1.7 to 1.9 times the CPU (docs/notes/search-libraries.md).
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.native.topk import nearest_within, smallest
-from nearkin.neighbors.base import Array, Index, blocks
+from nearkin.neighbors.base import Array, Index, Metric, blocks
 
 DATABASE_BYTES = 256 << 20
 PRODUCT_BYTES = 64 << 20
@@ -26,17 +26,30 @@ CENTRE_ROWS = 1_000
 
 
 class Exact(Index):
-    """All rows, searched in blocks of `block_bytes`, so that a memory map is read in order."""
+    """All rows, searched in blocks of `block_bytes`, so that a memory map is read in order.
+
+    A search is for small values: squared distances, or dot products with the sign changed.
+    """
+
+    metrics: ClassVar = ("euclidean", "dot")
 
     def __init__(
-        self, rows: Array, description: str = "exact", *, block_bytes: int = DATABASE_BYTES
+        self,
+        rows: Array,
+        description: str = "exact",
+        *,
+        metric: Metric = "euclidean",
+        block_bytes: int = DATABASE_BYTES,
     ) -> None:
-        self.rows = rows
+        self.rows, self.metric = rows, metric
         self.block_rows = max(1, block_bytes // (4 * rows.shape[1]))
         # Products of rows far from the origin would lose small differences to rounding. The
         # median, since one distant row would shift the mean.
         sample = rows[np.linspace(0, len(rows) - 1, min(CENTRE_ROWS, len(rows))).astype(int)]
         self.centre = np.median(sample, axis=0).astype(np.float32)
+        self.longest = np.float32(0)  # squared length of a row, where the error depends on it
+        if metric == "dot":
+            self.longest = max(_squares(block).max() for _, block in self._blocks())
 
     @classmethod
     def check(cls, description: str) -> None:
@@ -50,10 +63,10 @@ class Exact(Index):
     def search(self, queries: Array, k: int) -> NDArray[np.int64]:
         """Return more than `k` rows near each query, the `k` nearest among them."""
         wanted = min(len(self.rows), k + 8 + k // 16)
-        squared, near = self.topk(queries, wanted)
+        values, near = self.topk(queries, wanted)
         if wanted == len(self.rows):
             return near
-        kth, last = squared[:, k - 1], squared[:, -1]
+        kth, last = values[:, k - 1], values[:, -1]
         bound = self.error_bound(queries, last)
         # Where the last exceeds the k-th by more than both errors, so does every row left out.
         unsure = np.flatnonzero(~(last - kth > 2 * bound))
@@ -63,38 +76,43 @@ class Exact(Index):
         return near
 
     def error_bound(self, queries: Array, last: Array) -> Array:
-        """Bound the rounding error of squared distances of up to `last` from products.
+        """Bound the rounding error of values of up to `last` from products.
 
         Sums of D products are off by √D roundings of the two rows' squared lengths. A row of more
         than twice the query's length is at least half its own length away, so that the query's
-        length and `last` bound it.
+        length and `last` bound it. Dot products are off by the product of both lengths.
         """
-        lengths = np.square(queries - self.centre).sum(axis=1)
+        lengths = _squares(self._centred(queries))
         roundings = np.float32(4 + np.sqrt(self.rows.shape[1])) * np.finfo(np.float32).eps
+        if self.metric == "dot":
+            return 5 * roundings * np.sqrt(lengths) * np.sqrt(self.longest)
         return 5 * roundings * (lengths + np.abs(last))
 
     def _verify(self, queries: Array, limits: Array, wanted: int) -> NDArray[np.int64]:
-        """Find the nearest by true distance among all rows that may lie within the limits."""
+        """Find the nearest by their true values among all rows that may lie within the limits."""
         places = np.full((len(queries), wanted), -1)
         values = np.full(places.shape, np.inf, np.float32)
-        centred = queries - self.centre
-        limits = limits - np.einsum("nd,nd->n", centred, centred)
-        for first, end in blocks(len(self.rows), self.block_rows):
-            block = self.rows[first:end]
-            for part, products, squares in _products(centred, block - self.centre):
+        centred = self._centred(queries)
+        if self.metric == "euclidean":
+            limits = limits - _squares(centred)
+        for first, block in self._blocks():
+            rows = self.rows[first : first + len(block)]
+            for part, products, offsets in _products(centred, block, self.metric):
                 nearest_within(
-                    products, squares, limits[part], queries[part], block, first,
-                    places[part], values[part],
+                    products, offsets, limits[part], queries[part], rows, first,
+                    places[part], values[part], self.metric == "dot",
                 )  # fmt: skip
         return places
 
     def topk(self, queries: Array, k: int) -> tuple[Array, NDArray[np.int64]]:
-        """Return squared distances from products, not verified, and rows, nearest first."""
-        queries = queries - self.centre
+        """Return values from products, not verified, and rows, nearest first.
+
+        Dot products are those with the centred rows, which rank the rows as their own do.
+        """
+        queries = self._centred(queries)
         best_d, best_i = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), int)
-        for lo, hi in blocks(len(self.rows), self.block_rows):
-            block = self.rows[lo:hi] - self.centre
-            d, i = topk_by_products(queries, block, min(k, hi - lo))
+        for lo, block in self._blocks():
+            d, i = topk_by_products(queries, block, min(k, len(block)), self.metric)
             best_d = np.concatenate([best_d, d], axis=1)
             best_i = np.concatenate([best_i, i + lo], axis=1)
             if lo:
@@ -102,6 +120,14 @@ class Exact(Index):
                 best_d = np.take_along_axis(best_d, order, axis=1)
                 best_i = np.take_along_axis(best_i, order, axis=1)
         return best_d, best_i
+
+    def _centred(self, queries: Array) -> Array:
+        return queries - self.centre if self.metric == "euclidean" else queries
+
+    def _blocks(self) -> Iterator[tuple[int, Array]]:
+        """Yield centred rows and the number of the first."""
+        for lo, hi in blocks(len(self.rows), self.block_rows):
+            yield lo, self.rows[lo:hi] - self.centre
 
     def save(self, path: Path) -> None:
         """Write an empty file: only the rows are needed."""
@@ -113,18 +139,25 @@ class Exact(Index):
         return cls(rows)
 
 
-def topk_by_products(queries: Array, rows: Array, k: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return squared distances and numbers of the `k` nearest rows of each query, nearest first."""
+def topk_by_products(
+    queries: Array, rows: Array, k: int, metric: Metric = "euclidean"
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return values and numbers of the `k` nearest rows of each query, nearest first."""
     found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    for part, products, squares in _products(queries, rows):
-        found[0][part], found[1][part] = smallest(products, squares, k)
-    found[0][:] += np.einsum("nd,nd->n", queries, queries)[:, None]
+    for part, products, offsets in _products(queries, rows, metric):
+        found[0][part], found[1][part] = smallest(products, offsets, k)
+    if metric == "euclidean":
+        found[0][:] += _squares(queries)[:, None]
     return found
 
 
-def _products(queries: Array, rows: Array) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield −2 times the products of some queries with all rows, and the rows' squares."""
-    squares = np.einsum("nd,nd->n", rows, rows)
+def _products(queries: Array, rows: Array, metric: Metric) -> Iterator[tuple[slice, Array, Array]]:
+    """Yield −2 times the products of some queries with all rows, and the rows' squares.
+
+    For dot products, −1 times the products, and zeros.
+    """
+    dot = metric == "dot"
+    offsets = np.zeros(len(rows), np.float32) if dot else _squares(rows)
     panel = max(256, min(2_048, len(rows) // 16))  # few calls, and some for every core
     at_once = max(1, min(len(queries), PRODUCT_BYTES // (4 * len(rows))))
     workspace = np.empty((at_once, len(rows)), np.float32)
@@ -132,6 +165,15 @@ def _products(queries: Array, rows: Array) -> Iterator[tuple[slice, Array, Array
         products = workspace[: hi - lo]
         with serial_blas():
             multiply_into(
-                products, queries[lo:hi], rows, scale=-2, right_transposed=True, panel=panel
+                products,
+                queries[lo:hi],
+                rows,
+                scale=-1 if dot else -2,
+                right_transposed=True,
+                panel=panel,
             )
-        yield slice(lo, hi), products, squares
+        yield slice(lo, hi), products, offsets
+
+
+def _squares(rows: Array) -> Array:
+    return np.einsum("nd,nd->n", rows, rows)

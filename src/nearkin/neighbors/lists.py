@@ -1,13 +1,16 @@
-"""From the candidates of an index to neighbour lists: re-ranked by distance, self excluded."""
+"""From the candidates of an index to neighbour lists: re-ranked, self excluded.
+
+By true Euclidean distance, nearest first, or by true dot product, largest first.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.native.pairs import pair_squared_distances
+from nearkin.native.pairs import pair_scores, pair_squared_distances
 from nearkin.native.threads import in_threads
 from nearkin.neighbors.base import Array, Index
 
-Neighbors = tuple[NDArray[np.float32], NDArray[np.int32]]  # distances, indices
+Neighbors = tuple[NDArray[np.float32], NDArray[np.int32]]  # distances or dot products, indices
 
 QUERY_BLOCK = 4_096  # queries per call of a back end
 
@@ -15,7 +18,7 @@ QUERY_BLOCK = 4_096  # queries per call of a back end
 def query_neighbors(index: Index, rows: Array, queries: Array, k: int) -> Neighbors:
     """Find the `k` nearest rows of each query."""
     queries = np.ascontiguousarray(queries)
-    return _rerank(rows, queries, _candidates(index, queries, k, len(rows)), k)
+    return _rerank(index, rows, queries, _candidates(index, queries, k, len(rows)), k)
 
 
 def row_neighbors(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> Neighbors:
@@ -23,7 +26,7 @@ def row_neighbors(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> N
     queries = np.ascontiguousarray(rows[at])
     # One more than k: a row finds itself.
     near = _without_self(_candidates(index, queries, k + 1, len(rows)), at)
-    return _rerank(rows, queries, near, k)
+    return _rerank(index, rows, queries, near, k)
 
 
 def _candidates(index: Index, queries: Array, k: int, n: int) -> NDArray[np.int64]:
@@ -43,17 +46,22 @@ def _candidates(index: Index, queries: Array, k: int, n: int) -> NDArray[np.int6
     return near
 
 
-def _rerank(rows: Array, queries: Array, near: NDArray[np.int64], k: int) -> Neighbors:
-    """Keep the `k` nearest candidates of each query by true distance, nearest first."""
-    found = near.astype(np.int32)
-    squared = pair_squared_distances(queries, rows, found)
+def _rerank(
+    index: Index, rows: Array, queries: Array, near: NDArray[np.int64], k: int
+) -> Neighbors:
+    """Keep the `k` nearest candidates of each query by the true values of the metric."""
+    found, by_products = near.astype(np.int32), getattr(index, "metric", None) == "dot"
+    values = (pair_scores if by_products else pair_squared_distances)(queries, rows, found)
+    if by_products:
+        np.negative(values, out=values)
     indices = np.empty((len(queries), k), np.int32)
     distances = np.empty((len(queries), k), np.float32)
 
     def sort(lo: int, hi: int) -> None:
-        order = np.argsort(squared[lo:hi], axis=1, kind="stable")[:, :k]
+        order = np.argsort(values[lo:hi], axis=1, kind="stable")[:, :k]
         indices[lo:hi] = np.take_along_axis(found[lo:hi], order, axis=1)
-        distances[lo:hi] = np.sqrt(np.take_along_axis(squared[lo:hi], order, axis=1))
+        best = np.take_along_axis(values[lo:hi], order, axis=1)
+        distances[lo:hi] = -best if by_products else np.sqrt(best)
 
     in_threads(sort, len(queries))
     return distances, indices

@@ -19,6 +19,7 @@ from nearkin.neighbors.base import (
     Array,
     Index,
     IndexDescription,
+    Metric,
     blocks,
     build,
     known_index,
@@ -99,16 +100,29 @@ def nearest(
 class NeighborIndex:
     """An index of rows, for more than one search. See `nearest`.
 
+    Parameters
+    ----------
+    X : array-like of shape (n, D)
+    index : str
+    metric : "euclidean" or "dot"
+        With "dot", the nearest rows are those with the largest dot products, which take the
+        place of the distances: largest first, and ``-inf`` in empty places.
+
     Examples
     --------
     >>> index = NeighborIndex([[0.0], [1.0], [3.0]])
     >>> index.nearest(1, queries=[[2.5]])[1].tolist()
     [[2]]
+    >>> NeighborIndex([[0.0], [1.0], [3.0]], metric="dot").nearest(2, queries=[[0.5]])[0].tolist()
+    [[1.5, 0.5]]
     """
 
-    def __init__(self, X: ArrayLike, index: IndexDescription = "auto") -> None:
+    @checked(metric=expect.choice("euclidean", "dot"))
+    def __init__(
+        self, X: ArrayLike, index: IndexDescription = "auto", *, metric: Metric = "euclidean"
+    ) -> None:
         self.rows = as_rows(X, "X")
-        self._back_end = build(self.rows, index)
+        self._back_end = build(self.rows, index, metric)
 
     @checked(verbose=expect.verbosity)
     def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
