@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Adapter": "nearkin.adapter",
     "AllPairs": "nearkin.learning.sampling",
     "Constraint": "nearkin.learning.constraints",
     "Execution": "nearkin.learning.execution",
@@ -39,6 +40,7 @@ _HOME = {
 __all__ = [
     "SLDE",
     "SLNE",
+    "Adapter",
     "AllPairs",
     "Constraint",
     "Execution",
@@ -61,6 +63,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from nearkin.adapter import Adapter
     from nearkin.classifier import SoftVotingKNN
     from nearkin.io.models import load, save
     from nearkin.io.run_folder import RunFolder

@@ -12,6 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from nearkin.adapter import METRICS, Adapter, Metric, fold
+from nearkin.ensemble.members import matrix_of
 from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
@@ -585,6 +587,22 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
                 f"set_params(n_neighbors=...), up to its {rows} rows"
             )
         return n_neighbors
+
+    @checked(raw=expect.flag, metric=expect.optional(expect.choice(*METRICS)))
+    def adapter(self, raw: bool = True, metric: Metric | None = None) -> Adapter:
+        """The similarity as a map of queries, for an index of vectors as they are.
+
+        It ranks by the similarity alone: votes, class means and CSLS belong to the classifier.
+        See `SLNE.adapter`; a preprocessing that the index would have to apply is refused.
+        """
+        check_is_fitted(self, "database_")
+        self._check_fitted()
+        matrix = np.eye(self.database_.shape[1], dtype=np.float32)
+        if self.similarity_ is not None:
+            matrix = matrix_of(self.similarity_)
+        fitted = self.preprocess_ is None and getattr(self.similarity_, "unit_length_", False)
+        return fold(matrix, self.preprocess_, raw=raw, metric=metric, unit_length=fitted,
+                    card={"learner": " ".join(repr(self.similarity_).split())})  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file: see `nearkin.save`."""

@@ -9,6 +9,8 @@ from sklearn.utils import TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from nearkin.adapter import METRICS, Adapter, Metric, fold
+from nearkin.io.fingerprint import Digest
 from nearkin.learning.constraints import components
 from nearkin.learning.objective import edge_scores, objective
 from nearkin.learning.preparation import known_preparation
@@ -25,9 +27,12 @@ from nearkin.validation.arrays import (
     labels_of,
     validate_data,
 )
-from nearkin.validation.parameters import require
+from nearkin.validation.parameters import checked, require
 from nearkin.voting.lists import as_voters, padded
 from nearkin.voting.preparation import applied
+
+_SAMPLE = 1_000
+_UNIT = 1e-2  # embeddings in half precision are off by a thousandth
 
 
 def _is_psd(model: Any) -> bool:
@@ -118,6 +123,33 @@ class BilinearSimilarity:
         if self.preparation_ is not None:
             scores -= (queries @ self.preparation_.mean_)[:, None]
         return scores
+
+    @checked(raw=expect.flag, metric=expect.optional(expect.choice(*METRICS)))
+    def adapter(self, raw: bool = True, metric: Metric | None = None) -> Adapter:
+        """The similarity as a map of queries, for an index of vectors as they are.
+
+        Parameters
+        ----------
+        raw : bool
+            Whether the index holds rows as they were given to `fit`; else as prepared.
+        metric : {"dot", "cosine", "l2"}, optional
+            How the index compares; by default cosine if all rows of `fit` had unit length.
+        """
+        check_is_fitted(self, "matrix_")
+        self._check_fitted()
+        learner, data = " ".join(repr(self).split()), getattr(self, "fingerprint_", None)
+        return fold(
+            self.matrix_, self.preparation_, raw=raw, metric=metric,
+            unit_length=getattr(self, "unit_length_", False),
+            card={"learner": learner, "data": data},
+        )  # fmt: skip
+
+    def _remember(self, rows: NDArray[np.float32], y: NDArray[Any]) -> None:
+        """Note what the similarity is learned from, by a sample of the rows."""
+        sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(int)]
+        lengths = np.einsum("nd,nd->n", sample, sample)
+        self.unit_length_ = bool((np.abs(lengths - 1) < _UNIT).all())
+        self.fingerprint_ = f"{len(rows)} rows, {Digest(sample, y)}"
 
     def without_preparation(self) -> Self:
         """A copy for rows that `preparation_` has already been applied to."""

@@ -309,7 +309,9 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         check_label_count(X, y)
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
         check_classification_targets(y)
-        return rows, classes_of(y)[1]
+        labels = classes_of(y)[1]
+        self._remember(rows, labels)
+        return rows, labels
 
     def _check_projections(self, rows: Array) -> None:
         """Refuse a projection that leaves nothing of any row, before other members are learned."""

@@ -408,6 +408,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 "row and so no row has a target; at least one class needs two rows"
             )
         self.rule_ = for_shape(*rows.shape)["sampling"]
+        self._remember(rows, labels)
         return rows, labels
 
     def _check_memory(

@@ -36,6 +36,7 @@ _LARGE = 1 << 30  # bytes of rows that are read, and checked, when they are sear
 
 # Only these classes are ever made from a file.
 CLASSES = {
+    "Adapter": "nearkin.adapter",
     "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
     "SoftVotingKNN": "nearkin.classifier",

@@ -1,0 +1,247 @@
+"""A learned similarity in front of an index of vectors as they are: only the query changes."""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearkin.io import models
+from nearkin.io.atomic import atomic_write
+from nearkin.preprocessing import UnitLength
+from nearkin.preprocessing.linear import LinearPreprocessing
+from nearkin.validation import expect
+from nearkin.validation.arrays import as_numbers, check_fitted_array, finite_rows
+from nearkin.validation.parameters import Table, check_parameters, checked
+
+Array = NDArray[np.float32]
+Metric = Literal["dot", "cosine", "l2"]
+METRICS: tuple[Metric, ...] = ("dot", "cosine", "l2")
+
+
+class Adapter:
+    """``q' = q @ matrix + offset``: what to ask an index in place of the query q.
+
+    The index ranks by the learned similarity to its vectors, and nothing in it is changed. Made by
+    ``model.adapter()``.
+
+    Parameters
+    ----------
+    matrix : (D, D) array
+    offset : (D,) array
+    center : (D,) array
+        The mean of the stored vectors, as far as the similarity subtracts it: their score under
+        ``q'`` is the similarity plus ``q'·center``.
+    metric : {"dot", "cosine", "l2"}
+        How the index compares. With ``"cosine"`` and ``"l2"`` queries are scaled to unit length
+        first; an index by ``"l2"`` must hold vectors of unit length.
+    card : dict, optional
+        Where the adapter comes from: see `model_card`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from nearkin import SLNE
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SLNE(n_neighbors=40, random_state=0).fit(X, y)
+    >>> adapter = model.adapter()
+    >>> found = (adapter.transform(X) @ X.T).argmax(axis=1)  # your index
+    >>> bool((found == model.similarity(X, X).argmax(axis=1)).all())
+    True
+    """
+
+    PARAMETERS: ClassVar[Table] = {"metric": expect.choice(*METRICS)}
+
+    def __init__(
+        self,
+        matrix: ArrayLike,
+        offset: ArrayLike,
+        center: ArrayLike,
+        *,
+        metric: Metric = "dot",
+        card: dict[str, Any] | None = None,
+    ) -> None:
+        self.matrix = np.asarray(matrix, np.float32)
+        self.offset = np.asarray(offset, np.float32)
+        self.center = np.asarray(center, np.float32)
+        self.metric = metric
+        self.card = {} if card is None else card
+        check_parameters(self)
+        self._check_fitted()
+
+    def _check_fitted(self) -> None:
+        """Refuse parts, perhaps of a file, that do not fit together."""
+        check_fitted_array("matrix", self.matrix, (None, None))
+        for name in ("offset", "center"):
+            check_fitted_array(name, getattr(self, name), (self.matrix.shape[1],))
+
+    def transform(self, queries: ArrayLike) -> Array:
+        """The vectors to ask the index for, in place of `queries`."""
+        rows = finite_rows(queries, "queries", len(self.matrix))
+        if self.metric != "dot":
+            rows = _unit_length(rows)
+        return rows @ self.matrix + self.offset
+
+    def scores(self, queries: ArrayLike, store_scores: ArrayLike) -> Array:
+        """The learned similarity behind the scores that the index gave for ``transform(queries)``.
+
+        Thresholds and votes need it: the scores of an index differ from it by a factor and a
+        constant of the query. `store_scores` are an (m, k) array of dot products, cosines (not one
+        minus them) or squared distances, as the adapter's metric has it.
+        """
+        asked = self.transform(queries)
+        given = as_numbers(store_scores, "store_scores")
+        if given.ndim != 2 or len(given) != len(asked):
+            raise ValueError(
+                f"store_scores has shape {given.shape}; a row of scores for each of the "
+                f"{len(asked)} queries is expected"
+            )
+        squares = np.einsum("nd,nd->n", asked, asked)[:, None]
+        if self.metric == "cosine":
+            given = given * np.sqrt(squares)
+        elif self.metric == "l2":
+            given = (squares + 1 - given) / 2
+        return given - (asked @ self.center)[:, None]
+
+    def rerank(self, queries: ArrayLike, vectors: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+        """The similarities of vectors that an index returned, and their order, best first.
+
+        Parameters
+        ----------
+        queries : (m, D) array-like
+        vectors : (m, k, D) array-like
+            The k vectors that the index returned for each query, as they are stored.
+
+        Returns
+        -------
+        similarities, order : (m, k) arrays
+            Most similar first; `order` are places among the k.
+        """
+        asked = self.transform(queries)
+        stored = as_numbers(vectors, "vectors")
+        width = self.matrix.shape[1]
+        if stored.ndim != 3 or (len(stored), stored.shape[2]) != (len(asked), width):
+            raise ValueError(
+                f"vectors has shape {stored.shape}; ({len(asked)}, k, {width}) is expected: k "
+                "vectors for each query"
+            )
+        if self.metric == "cosine":
+            stored = _unit_length(stored)
+        found = np.einsum("nd,nkd->nk", asked, stored - self.center)
+        order = np.argsort(-found, axis=1, kind="stable")
+        return np.take_along_axis(found, order, axis=1), order
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file, which `nearkin.load` reads; so do three lines of numpy.
+
+        ``arrays = safetensors.numpy.load_file(path)``, then
+        ``q @ arrays["matrix"] + arrays["offset"]``.
+        """
+        models.save(self, path)
+
+    @checked(path=expect.path)
+    def to_npy(self, path: str | os.PathLike[str]) -> None:
+        """Write a ``.npy`` file of D + 1 rows: the matrix, and the offset below it."""
+        with atomic_write(path) as temporary, open(temporary, "wb") as file:
+            np.save(file, np.vstack([self.matrix, self.offset]))
+
+    @checked(path=expect.path, encoder=expect.optional(expect.path))
+    def to_onnx(
+        self, path: str | os.PathLike[str], encoder: str | os.PathLike[str] | None = None
+    ) -> None:
+        """Write an ONNX graph from ``query`` to ``adapted``.
+
+        With `encoder`, the path of an ONNX network with one output, the graph is the network with
+        the adapter behind it.
+        """
+        from nearkin.io.onnx_graph import write_linear
+
+        write_linear(path, self.matrix, self.offset, self.metric != "dot", encoder)
+
+    @checked(folder=expect.path)
+    def to_sentence_transformers(self, folder: str | os.PathLike[str]) -> None:
+        """Write a new folder that `sentence_transformers.models.Dense.load` reads."""
+        from nearkin.io.dense_module import write_dense
+
+        write_dense(Path(folder), self.matrix, self.offset)
+
+    def model_card(self) -> str:
+        """What the adapter was learned from and what it gained, as Markdown."""
+        from nearkin.io.model_card import markdown
+
+        return markdown(self.card, self.matrix.shape, self.metric)
+
+
+def fold(
+    matrix: Array,
+    preprocess: Any,
+    *,
+    raw: bool,
+    metric: Metric | None,
+    unit_length: bool,
+    card: dict[str, Any],
+) -> Adapter:
+    """The adapter of a similarity on rows that `preprocess` makes.
+
+    With `raw` the index holds rows as they were given, else as they were preprocessed;
+    `unit_length` says that those given have unit length. What would change stored rows is refused.
+    """
+    if isinstance(preprocess, UnitLength) and preprocess.power == 1:  # as a cosine index does
+        preprocess, unit_length, scaled = None, True, not unit_length
+    else:
+        scaled = False
+    check_foldable(preprocess, raw)
+    metric = _metric(metric, unit_length, scaled)
+    centre, before, whole = np.zeros(len(matrix), np.float32), matrix, matrix
+    if preprocess is not None:
+        directions = preprocess.linear_map()
+        before = directions.T @ matrix
+        centre, whole = preprocess.mean_, before @ directions if raw else before
+    stored = centre if raw else np.zeros(whole.shape[1], np.float32)
+    held = "vectors as they are" if raw else "preprocessed rows"
+    card = {"index": held, "nearkin": version("nearkin")} | card
+    return Adapter(whole, -(centre @ whole), stored, metric=metric, card=card)
+
+
+def check_foldable(preprocess: Any, raw: bool) -> None:
+    """Refuse a preprocessing that would have to be applied to every stored row."""
+    if preprocess is None:
+        return
+    name = type(preprocess).__name__
+    if not isinstance(preprocess, LinearPreprocessing):
+        problem = "is not linear"
+    elif preprocess.power != 1:
+        problem = f"raises entries to the power {preprocess.power:g}"
+    elif raw and preprocess.unit_length:
+        problem = "scales rows to unit length after its map"
+    else:
+        return
+    raise ValueError(
+        f"{name} {problem}, which every stored row would need, too: an index of vectors as they "
+        "are cannot answer. SLNE() prepares rows so that it can; so does "
+        "SoftVotingKNN(selection=Selection(for_index=True))"
+    )
+
+
+def _metric(metric: Metric | None, unit_length: bool, scaled: bool) -> Metric:
+    """How the index compares, if the similarity allows it."""
+    if metric is None:
+        return "cosine" if unit_length else "dot"
+    if metric != "dot" and not unit_length:
+        raise ValueError(
+            f"metric={metric!r}: the similarity was learned on vectors that are not of unit length;"
+            " learn it on vectors scaled to unit length, or use an index by dot product"
+        )
+    if metric != "cosine" and scaled:
+        raise ValueError(
+            f"metric={metric!r}: the similarity scales vectors to unit length, which only an index "
+            "by cosine does with those it stores; give metric='cosine'"
+        )
+    return metric
+
+
+def _unit_length(rows: Array) -> Array:
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float32)

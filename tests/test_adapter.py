@@ -1,0 +1,206 @@
+"""A learned similarity in front of an index of vectors as they are."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from safetensors.numpy import load_file
+
+import nearkin
+from nearkin import (
+    SLDE,
+    SLNE,
+    Adapter,
+    FourierFeatures,
+    Preprocess,
+    SoftVotingKNN,
+    UnitLength,
+    WithinClassWhitening,
+)
+from samples import blobs
+
+ort = pytest.importorskip("onnxruntime")
+
+
+def unit(rows):
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = blobs(n=240, dims=8, spread=1.0)
+    return (X * np.arange(1, 9) + 3).astype(np.float32), y
+
+
+def learner(**settings):
+    return SLNE("softmax", n_neighbors=20, max_epochs=1, random_state=0, **settings)
+
+
+@pytest.fixture(scope="module")
+def models(rows):
+    X, y = rows
+    within = WithinClassWhitening(unit_length=False)
+    return {
+        "SLNE": learner().fit(X, y),
+        "unprepared": learner(prepare=None).fit(X, y),
+        "SLDE": SLDE(learner(), n_members=2, random_state=0).fit(X, y),
+        "classifier": SoftVotingKNN(learner(), preprocess=within, vote="top").fit(X, y),
+    }
+
+
+@pytest.mark.parametrize("name", ["SLNE", "unprepared", "SLDE", "classifier"])
+def test_an_index_by_dot_product_ranks_by_the_similarity(rows, models, name):
+    X, _ = rows
+    model = models[name]
+    adapter = model.adapter(raw=True)
+    assert adapter.metric == "dot"
+    asked = adapter.transform(X[:30])
+    assert_allclose(asked, X[:30] @ adapter.matrix + adapter.offset, rtol=1e-4, atol=1e-3)
+    if name == "classifier":
+        made = model.preprocess_.transform(X)
+        exact = model.similarity_.similarity(made[:30], made)
+    else:
+        exact = model.similarity(X[:30], X)
+    tolerance = {"atol": 1e-4 * np.abs(exact).max()}
+    assert_allclose(adapter.scores(X[:30], asked @ X.T), exact, **tolerance)
+
+
+@pytest.mark.parametrize("metric", ["dot", "cosine", "l2"])
+def test_an_index_of_unit_vectors_may_compare_in_any_way(rows, metric):
+    X, y = unit(rows[0]), rows[1]
+    model = learner().fit(X, y)
+    adapter = model.adapter(metric=metric)
+    queries = 3 * X[:30] if metric != "dot" else X[:30]  # whatever their length
+    asked, exact = adapter.transform(queries), model.similarity(X[:30], X)
+    stored = {
+        "dot": asked @ X.T,
+        "cosine": unit(asked) @ X.T,
+        "l2": np.square(asked[:, None] - X).sum(axis=2),
+    }[metric]
+    tolerance = {"atol": 1e-3 * np.abs(exact).max()}
+    assert_allclose(adapter.scores(queries, stored), exact, **tolerance)
+    assert model.adapter().metric == "cosine"
+
+
+def test_a_cosine_index_does_the_scaling_of_unit_length(rows):
+    X, y = rows
+    model = SoftVotingKNN(learner(), preprocess=UnitLength(), vote="top").fit(X, y)
+    adapter = model.adapter()
+    assert adapter.metric == "cosine"
+    exact = model.similarity_.similarity(unit(X[:9]), unit(X))
+    assert_allclose(adapter.transform(X[:9]) @ unit(X).T, exact, atol=1e-4 * np.abs(exact).max())
+    with pytest.raises(ValueError, match=r"metric='dot': .* give metric='cosine'"):
+        model.adapter(metric="dot")
+
+
+def test_preprocessed_rows_may_have_unit_length(rows):
+    X, y = rows
+    model = SoftVotingKNN(learner(), preprocess=Preprocess(5), vote="top").fit(X, y)
+    adapter = model.adapter(raw=False)
+    assert adapter.matrix.shape == (8, 5)
+    exact = model.similarity_.similarity(model.database_[:9], model.database_)
+    asked = adapter.transform(X[:9])
+    lengths = np.linalg.norm(Preprocess.transform(
+        model.preprocess_.truncated(5).set_params(unit_length=False), X[:9]), axis=1)  # fmt: skip
+    assert_allclose(asked @ model.database_.T, exact * lengths[:, None], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("preprocess", "reason"),
+    [
+        (Preprocess(), "unit length after its map"),
+        (Preprocess(unit_length=False, power=0.5), "to the power 0.5"),
+        (FourierFeatures(Preprocess(unit_length=False), n_features=9), "is not linear"),
+        (UnitLength(power=0.5), "to the power 0.5"),
+    ],
+)
+def test_what_stored_rows_would_need_is_refused(rows, preprocess, reason):
+    X, y = rows
+    model = SoftVotingKNN(learner(), preprocess=preprocess, vote="top").fit(np.abs(X), y)
+    with pytest.raises(ValueError, match=rf"{reason}.*for_index=True"):
+        model.adapter(raw=True)
+
+
+def test_a_cosine_needs_rows_of_unit_length(rows, models):
+    with pytest.raises(ValueError, match=r"metric='cosine': .* not of unit length"):
+        models["SLNE"].adapter(metric="cosine")
+    with pytest.raises(ValueError, match="metric='manhattan' must be"):
+        models["SLNE"].adapter(metric="manhattan")
+
+
+def test_rows_that_an_index_returned_are_ranked_again(rows, models):
+    X, _ = rows
+    model, found = models["SLNE"], np.random.default_rng(0).integers(0, len(X), (7, 5))
+    similarities, order = model.adapter().rerank(X[:7], X[found])
+    exact = np.take_along_axis(model.similarity(X[:7], X), found, axis=1)
+    assert (order == np.argsort(-exact, axis=1, kind="stable")).all()
+    assert_allclose(similarities, -np.sort(-exact, axis=1), atol=1e-4 * np.abs(exact).max())
+    with pytest.raises(ValueError, match=r"vectors has shape \(7, 8\); \(7, k, 8\)"):
+        model.adapter().rerank(X[:7], X[:7])
+
+
+def test_a_file_needs_no_nearkin_to_be_read(rows, models, tmp_path):
+    X, _ = rows
+    adapter = models["SLNE"].adapter()
+    adapter.save(tmp_path / "adapter.safetensors")
+    arrays = load_file(tmp_path / "adapter.safetensors")
+    expected = adapter.transform(X)
+    assert_allclose(X @ arrays["matrix"] + arrays["offset"], expected, rtol=1e-4, atol=1e-3)
+    loaded = nearkin.load(tmp_path / "adapter.safetensors")
+    assert isinstance(loaded, Adapter)
+    assert (loaded.transform(X) == expected).all()
+    assert loaded.card == adapter.card
+    adapter.to_npy(tmp_path / "adapter.npy")
+    assert (np.load(tmp_path / "adapter.npy") == np.vstack([adapter.matrix, adapter.offset])).all()
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_an_onnx_graph_gives_the_same(rows, tmp_path, scaled):
+    X, y = unit(rows[0]) if scaled else rows[0], rows[1]
+    adapter = learner().fit(X, y).adapter()
+    adapter.to_onnx(tmp_path / "adapter.onnx")
+    session = ort.InferenceSession(str(tmp_path / "adapter.onnx"))
+    (made,) = session.run(None, {"query": 2 * X})
+    expected = adapter.transform(2 * X)
+    assert_allclose(made, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_an_encoder_and_the_adapter_in_one_graph(rows, tmp_path):
+    X, y = rows
+    encoder = Adapter(np.random.default_rng(0).normal(size=(3, 8)), np.ones(8), np.zeros(8))
+    encoder.to_onnx(tmp_path / "encoder.onnx")
+    adapter = learner().fit(X, y).adapter()
+    adapter.to_onnx(tmp_path / "both.onnx", encoder=tmp_path / "encoder.onnx")
+    session = ort.InferenceSession(str(tmp_path / "both.onnx"))
+    given = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+    (made,) = session.run(None, {"query": given})
+    expected = adapter.transform(encoder.transform(given))
+    assert_allclose(made, expected, atol=1e-5 * np.abs(expected).max())
+    wide = Adapter(np.ones((3, 5)), np.ones(5), np.zeros(5))
+    wide.to_onnx(tmp_path / "wide.onnx")
+    with pytest.raises(ValueError, match="encoder puts out n × 5; n × 8"):
+        adapter.to_onnx(tmp_path / "no.onnx", encoder=tmp_path / "wide.onnx")
+    assert not (tmp_path / "no.onnx").exists()
+
+
+def test_files_of_sentence_transformers(rows, models, tmp_path):
+    adapter = models["SLNE"].adapter()
+    adapter.to_sentence_transformers(tmp_path / "dense")
+    weights = load_file(tmp_path / "dense" / "model.safetensors")
+    assert (weights["linear.weight"] == adapter.matrix.T).all()
+    assert (weights["linear.bias"] == adapter.offset).all()
+    with pytest.raises(FileExistsError):
+        adapter.to_sentence_transformers(tmp_path / "dense")
+
+
+def test_parts_that_do_not_fit_are_refused(models):
+    adapter = models["SLNE"].adapter()
+    with pytest.raises(ValueError, match="offset"):
+        Adapter(adapter.matrix, adapter.offset[:3], adapter.center)
+    with pytest.raises(ValueError, match="store_scores has shape"):
+        adapter.scores(np.zeros((2, 8)), np.zeros(3))
+
+
+def test_the_card_says_where_it_comes_from(models):
+    card = models["SLNE"].adapter().model_card()
+    assert "240 rows, sha256:" in card
+    assert "vectors as they are, by dot product" in card
