@@ -1,4 +1,4 @@
-"""Memory of a fit on a memory map, stage by stage, against the stated bound.
+"""Memory of a fit on a memory map, stage by stage, against the stated bound; of reading a table.
 
     python benchmarks/memory.py --rows 100000 --dims 256 --k 50
 
@@ -11,9 +11,11 @@ import multiprocessing
 import tempfile
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 
 import machine
-from nearkin import SLNE
+from nearkin import SLNE, datasets
 from nearkin.app.memory_watch import MemoryWatch
 from nearkin.learning.memory import fit_bytes
 from nearkin.neighborhoods import neighborhoods
@@ -40,6 +42,23 @@ def stage(name: str, path: str, k: int, index: str) -> int:
     return (memory.growth or 0) + held
 
 
+def reading(path: str) -> int:
+    """Bytes by which the process grows while it reads the vectors of a Parquet file."""
+    with MemoryWatch() as memory:
+        datasets.read(path, vector_column="v")
+    return memory.growth or 0
+
+
+def write_parquet(X: np.ndarray, path: str) -> None:
+    kind = pyarrow.list_(pyarrow.float32())
+    with pyarrow.parquet.ParquetWriter(path, pyarrow.schema({"v": kind})) as writer:
+        for lo in range(0, len(X), 65_536):
+            part = np.ascontiguousarray(X[lo : lo + 65_536])
+            starts = np.arange(0, part.size + 1, part.shape[1], dtype=np.int32)
+            lists = pyarrow.ListArray.from_arrays(starts, part.ravel())
+            writer.write_table(pyarrow.table({"v": lists}))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000)
@@ -62,6 +81,12 @@ def main() -> None:
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 used = pool.apply(stage, (name, path, given.k, given.index))
             print(f"{name:<10} measured {used / 2**20:7.0f} MiB   bound {most / 2**20:7.0f} MiB")
+        write_parquet(out, f"{folder}/x.parquet")
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            used = pool.apply(reading, (f"{folder}/x.parquet",))
+        print(
+            f"parquet    measured {used / 2**20:7.0f} MiB   {used / out.nbytes:.2f} × the vectors"
+        )
 
 
 if __name__ == "__main__":

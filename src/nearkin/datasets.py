@@ -1,8 +1,7 @@
-"""Rows and labels from files: .npy (memory-mapped), .npz, parquet, CSV."""
+"""Rows, labels and ids from files (.npy, .npz, Parquet, Arrow, CSV) and from tables in memory."""
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io.arrays import archive_headers, map_array, read_archive
+from nearkin.io.arrow import read_ipc, read_parquet, read_stream
+from nearkin.io.csv_files import read_csv
 from nearkin.io.files import check_file, read_lines
-from nearkin.io.tables import Columns, Labelled, read_csv, read_parquet
+from nearkin.io.tables import Columns, Dataset
 from nearkin.validation import expect
 from nearkin.validation.parameters import checked
 
@@ -20,24 +21,20 @@ PathLike = str | os.PathLike[str]
 _BLOCK_ROWS = 16_384
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """Rows, and their labels if the file has any."""
-
-    rows: NDArray[Any]
-    labels: NDArray[Any] | None = None
-
-
 @checked(
     path=expect.path,
     labels=expect.optional(expect.path),
     label_column=expect.optional(expect.text),
+    vector_column=expect.optional(expect.text),
+    id_column=expect.optional(expect.text),
 )
 def read(
     path: PathLike,
     labels: PathLike | None = None,
     label_column: str | None = None,
     columns: Sequence[str] | None = None,
+    vector_column: str | None = None,
+    id_column: str | None = None,
 ) -> Dataset:
     r"""Read rows, and labels from the same file, one of its columns, or a separate file.
 
@@ -45,15 +42,27 @@ def read(
     ----------
     path : path
         ``.npy``: one (n, D) array. ``.npz``: arrays ``X`` and, if there are labels, ``y``.
-        ``.parquet`` and ``.csv``: one column per dimension; labels in `label_column`, or else in
-        a column named ``label`` or ``y``. The columns of a CSV file without a header are called
-        0, 1, 2, …
+        ``.parquet``, ``.arrow`` (``.feather``, ``.ipc``): one column of vectors, lists or lists of
+        fixed size, or one column per dimension. ``.csv``: one column per dimension, called
+        0, 1, 2, … if there is no header.
     labels : path, optional
         ``.npy``, or a text file with one label per line.
     label_column : str, optional
+        By default a column named ``label`` or ``y``, if there is one.
     columns : list of str, optional
         The columns that are features: names, or patterns such as ``"x*"``; a ``-`` in front leaves
-        columns out. By default all but the labels; a column that looks like an id is then refused.
+        columns out. By default all but labels and ids; a column that looks like an id is then
+        refused.
+    vector_column : str, optional
+        By default the only column of lists of numbers, if there is one. A warning says so.
+    id_column : str, optional
+        By default, beside a column of vectors, one with the name ``id``, ``_id`` or ``doc_id``.
+
+    Returns
+    -------
+    Dataset
+        ``rows``, ``labels`` and ``ids``. Rows of a table are float32. What would fill more than a
+        quarter of the memory is a map of a temporary file, in ``TMPDIR``.
 
     Examples
     --------
@@ -65,13 +74,13 @@ def read(
     ([[1.0, 2.0], [3.0, 4.0]], ['cat', 'dog'])
     """
     path = Path(path)
-    check_file(path, "a .npy, .npz, .parquet or .csv file")
+    check_file(path, "a .npy, .npz, .parquet, .arrow or .csv file")
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"{path} has the suffix {path.suffix!r}; one of {', '.join(_READERS)} is "
                          "expected")  # fmt: skip
-    rows, own = reader(path, Columns(label_column, columns))
-    found = own if labels is None else read_labels(labels)
+    data = reader(path, Columns(label_column, columns, vector_column, id_column))
+    rows, found = data.rows, data.labels if labels is None else read_labels(labels)
     if rows.ndim != 2:
         raise ValueError(
             f"{path} holds an array of shape {rows.shape}; (rows, columns) is expected"
@@ -83,7 +92,40 @@ def read(
         raise ValueError(
             f"{labels or path} holds {held} labels for {len(rows)} rows; one per row is expected"
         )
-    return Dataset(rows, found)
+    return Dataset(rows, found, data.ids)
+
+
+@checked(
+    label_column=expect.optional(expect.text),
+    vector_column=expect.optional(expect.text),
+    id_column=expect.optional(expect.text),
+)
+def from_arrow(
+    table: Any,
+    label_column: str | None = None,
+    columns: Sequence[str] | None = None,
+    vector_column: str | None = None,
+    id_column: str | None = None,
+) -> Dataset:
+    """Rows, labels and ids of a table in memory, without a copy where that is possible.
+
+    Parameters
+    ----------
+    table : object
+        A data frame of polars or pandas, a pyarrow table, a DuckDB relation, any other object with
+        ``__arrow_c_stream__``, or a Hugging Face ``Dataset``.
+    label_column, columns, vector_column, id_column
+        As for `read`.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> table = pyarrow.table({"key": ["a", "b"], "embedding": [[1.0, 2.0], [3.0, 4.0]]})
+    >>> data = from_arrow(table, vector_column="embedding", id_column="key")
+    >>> data.rows.tolist(), data.ids.tolist()
+    ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
+    """
+    return read_stream(table, Columns(label_column, columns, vector_column, id_column))
 
 
 def check_finite(rows: NDArray[Any], path: PathLike) -> None:
@@ -115,18 +157,21 @@ def read_array(path: PathLike, name: str, hint: str) -> NDArray[Any]:
     return arrays[name]
 
 
-def _array(path: Path, _: Columns) -> Labelled:
-    return map_array(path), None
+def _array(path: Path, _: Columns) -> Dataset:
+    return Dataset(map_array(path))
 
 
-def _archive(path: Path, _: Columns) -> Labelled:
+def _archive(path: Path, _: Columns) -> Dataset:
     rows = read_array(path, "X", "arrays X and y are expected")
-    return rows, read_archive(path, ["y"]).get("y")
+    return Dataset(rows, read_archive(path, ["y"]).get("y"))
 
 
-_READERS: dict[str, Callable[[Path, Columns], Labelled]] = {
+_READERS: dict[str, Callable[[Path, Columns], Dataset]] = {
     ".npy": _array,
     ".npz": _archive,
     ".parquet": read_parquet,
+    ".arrow": read_ipc,
+    ".feather": read_ipc,
+    ".ipc": read_ipc,
     ".csv": read_csv,
 }

@@ -6,7 +6,6 @@ import pytest
 
 from nearkin import datasets
 from nearkin.io.tables import is_id
-from nearkin.validation import memory
 
 
 def read(tmp_path, text, **options):
@@ -115,14 +114,9 @@ def test_a_feature_that_is_called_y(tmp_path):
     assert data.rows.tolist() == [[1.5, 2], [3.5, 4]]
 
 
-def test_vectors_of_different_length_in_parquet(tmp_path):
-    pd.DataFrame({"v": [[1.0, 2.0], [3.0]]}).to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match="not numeric"):
-        datasets.read(tmp_path / "t.parquet")
-
-
-def test_parquet_is_not_read_if_it_does_not_fit(tmp_path, monkeypatch):
-    pd.DataFrame({"v": np.zeros(1_000_000)}).to_parquet(tmp_path / "t.parquet")
-    monkeypatch.setattr(memory, "available", lambda: 1 << 20)
-    with pytest.raises(MemoryError, match=r"t.parquet needs about 11 MiB"):
-        datasets.read(tmp_path / "t.parquet")
+def test_ids_of_a_csv_file(tmp_path):
+    data = read(tmp_path, "id,x,label\n7,1.5,a\n3,2.5,b\n", id_column="id")
+    assert data.rows.tolist() == [[1.5], [2.5]]
+    assert (data.ids.tolist(), data.labels.tolist()) == (["7", "3"], ["a", "b"])
+    with pytest.raises(ValueError, match=r"column 'x' of .* does not hold lists of numbers"):
+        read(tmp_path, "x,label\n1.5,a\n", vector_column="x")

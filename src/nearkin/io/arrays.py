@@ -22,8 +22,8 @@ from nearkin.validation import memory
 PathLike = str | os.PathLike[str]
 
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_SMALL = 64 << 20  # bytes that an array may have whatever it was compressed to
-_RATIO = 400  # most that data is compressed by; a file of zeros by 1,000
+SMALL = 64 << 20  # bytes that an array may have whatever it was compressed to
+RATIO = 400  # most that data is compressed by; a file of zeros by 1,000
 # What numpy and zipfile raise on a damaged file.
 _DAMAGED = (ValueError, OSError, EOFError, AttributeError, TypeError, KeyError, IndexError,
             RuntimeError, BadZipFile, ZlibError, StructError, TokenError)  # fmt: skip
@@ -106,7 +106,7 @@ def _members(archive: ZipFile) -> dict[str, tuple[ZipInfo, Header]]:
     found = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
-        if info.file_size > max(_SMALL, _RATIO * info.compress_size):
+        if info.file_size > max(SMALL, RATIO * info.compress_size):
             raise ValueError(f"{name} is {info.file_size:,} bytes in {info.compress_size:,}: no "
                              "data is compressed so well")  # fmt: skip
         with archive.open(info) as file:
