@@ -56,6 +56,9 @@ def test_bad_files(files):
     }.items():  # fmt: skip
         with pytest.raises(ValueError, match=message):
             datasets.read(files / name)
+    for options in ({"label_column": "y"}, {"columns": ["*"]}, {"id_column": "id"}):
+        with pytest.raises(ValueError, match=r"has no columns with names, and .* is given as one"):
+            datasets.read(files / "x.npy", **options)
     with pytest.raises(FileNotFoundError, match="does not exist"):
         datasets.read(files / "nothing.npy")
     with pytest.raises(ValueError, match="no column 'color'"):

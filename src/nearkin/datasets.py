@@ -1,17 +1,19 @@
-"""Rows, labels and ids from files (.npy, .npz, Parquet, Arrow, CSV) and from tables in memory."""
+"""Rows, labels and ids from files (.npy, .npz, Parquet, Arrow, CSV) and tables; judgements."""
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io.arrays import archive_headers, map_array, read_archive
 from nearkin.io.arrow import read_ipc, read_parquet, read_stream
 from nearkin.io.csv_files import read_csv
 from nearkin.io.files import check_file, read_lines
+from nearkin.io.judgements import read_judgements as _read_judgements
 from nearkin.io.tables import Columns, Dataset
 from nearkin.validation import expect
 from nearkin.validation.parameters import checked
@@ -148,6 +150,29 @@ def read_labels(path: PathLike) -> NDArray[Any]:
     return np.array(read_lines(path, expected))
 
 
+@checked(path=expect.path)
+def read_judgements(path: PathLike, queries: ArrayLike, documents: ArrayLike) -> NDArray[np.int64]:
+    r"""Read judgements of relevance as rows: query row, document row, grade.
+
+    Parameters
+    ----------
+    path : path
+        TREC qrels (query id, 0, document id, grade), or three columns with tabs between them (query
+        id, document id, grade) with or without a header, as BEIR has them.
+    queries, documents : lists of ids
+        In the order of their rows, such as the ``ids`` of `read`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "qrels.tsv"
+    >>> _ = path.write_text("query-id\tcorpus-id\tscore\nq1\td7\t2\n")
+    >>> read_judgements(path, ["q0", "q1"], ["d7", "d8"]).tolist()
+    [[1, 0, 2]]
+    """
+    return _read_judgements(Path(path), queries, documents)
+
+
 def read_array(path: PathLike, name: str, hint: str) -> NDArray[Any]:
     """Read the array `name` of an ``.npz`` file; the error for a file without it ends in `hint`."""
     arrays = read_archive(path, [name])
@@ -157,11 +182,21 @@ def read_array(path: PathLike, name: str, hint: str) -> NDArray[Any]:
     return arrays[name]
 
 
-def _array(path: Path, _: Columns) -> Dataset:
+def _array(path: Path, columns: Columns) -> Dataset:
+    _refuse_columns(path, columns)
     return Dataset(map_array(path))
 
 
-def _archive(path: Path, _: Columns) -> Dataset:
+def _refuse_columns(path: Path, columns: Columns) -> None:
+    """Refuse what would have no effect."""
+    given = [value for value in astuple(columns) if value is not None]
+    if given:
+        raise ValueError(f"{path} has no columns with names, and {given[0]!r} is given as one; "
+                         "leave it out, or give a table")  # fmt: skip
+
+
+def _archive(path: Path, columns: Columns) -> Dataset:
+    _refuse_columns(path, columns)
     rows = read_array(path, "X", "arrays X and y are expected")
     return Dataset(rows, read_archive(path, ["y"]).get("y"))
 
