@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from nearkin import datasets
 from nearkin.io import models
 from nearkin.io.files import check_file
+from nearkin.io.ids import RowIds
 
 ENCODER, IMAGES, SPLIT = "encoder.safetensors", "images.json", "split.npz"
 MODEL = "model.safetensors"
@@ -22,6 +24,12 @@ class TrainedModel:
     model: Any
     encoder: Any = None
     names: list[str] | None = None
+
+    @cached_property
+    def ids(self) -> RowIds | None:
+        """The ids of the training rows, if their table had any."""
+        packed = getattr(self.model, "ids_", None)
+        return None if packed is None else RowIds(packed, len(self.model.labels_))
 
 
 def load_trained(path: Path) -> TrainedModel:

@@ -1,7 +1,7 @@
 """Labelled vectors from files, and labels in the type of a model's classes."""
 
-from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearkin import datasets
+from nearkin.io.tables import Columns, Dataset
 
 
-def read_labelled(
-    rows: Path,
-    labels: Path | None,
-    label_column: str | None,
-    columns: Sequence[str] | None = None,
-) -> tuple[Any, Any]:
+def read_labelled(rows: Path, labels: Path | None, columns: Columns) -> Dataset:
     """Vectors, and their labels from the same file, a column of it or a file of labels."""
     if rows.is_dir():
         raise ValueError(
             f"{rows} is a folder; 'nearkin run' takes images, and 'nearkin features' makes vectors "
             "of them"
         )
-    data = datasets.read(rows, labels or default_labels(rows), label_column, columns)
+    data = datasets.read(rows, labels or default_labels(rows), *astuple(columns))
     if data.labels is None:
         raise ValueError(f"{rows} has no labels; give --labels FILE or --label-column NAME")
     datasets.check_finite(data.rows, rows)
-    return data.rows, data.labels
+    return data
 
 
 def default_labels(rows: Path) -> Path | None:

@@ -9,9 +9,9 @@
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,10 @@ from nearkin.app.finished_run import ENCODER, IMAGES, MODEL, SPLIT
 from nearkin.app.labels import default_labels, read_labelled
 from nearkin.app.settings import WITH_AUTO, TrainingSettings
 from nearkin.app.stages import Stages
+from nearkin.io.ids import pack
 from nearkin.io.rows import link_or_copy
 from nearkin.io.run_folder import RunFolder
+from nearkin.io.tables import Columns
 from nearkin.neighbors import nearest
 
 FEATURES, PREPROCESS, NEIGHBORS = "features.npy", "preprocess.safetensors", "neighbors.npz"
@@ -42,8 +44,7 @@ class DataSource:
 
     path: Path
     labels: Path | None = None
-    label_column: str | None = None
-    columns: Sequence[str] | None = None
+    columns: Columns = field(default_factory=Columns)  # of a table
     encoder: Any = None  # by default LLC()
     skip_unreadable: bool = False
 
@@ -72,10 +73,18 @@ class _Rows:
     X: Any
     y: NDArray[Any]
     paths: list[str] | None = None
+    ids: NDArray[Any] | None = None
 
     def __getitem__(self, indices: Any) -> "_Rows":
         paths = None if self.paths is None else [self.paths[i] for i in indices]
-        return _Rows(self.X[indices], self.y[indices], paths)
+        ids = None if self.ids is None else self.ids[indices]
+        return _Rows(self.X[indices], self.y[indices], paths, ids)
+
+    def save_with_ids(self, model: Any, path: Path) -> None:
+        """Write a model that was fitted on these rows."""
+        if self.ids is not None:
+            model.ids_ = pack(self.ids)
+        model.save(path)
 
 
 def default_folder(source: Path) -> Path:
@@ -151,10 +160,10 @@ def _rows(stages: Stages, source: DataSource, options: RunOptions) -> tuple[_Row
     if source.path.is_dir():
         return _features(stages, source, options), FEATURES
     labels = source.labels or default_labels(source.path)
-    X, y = read_labelled(source.path, labels, source.label_column, source.columns)
+    data = read_labelled(source.path, labels, source.columns)
     stages.folder.begin({"source": str(source.path.resolve())})
-    stages.source("vectors", source.path, labels, settings=[source.label_column, source.columns])
-    return _Rows(X, np.asarray(y)), "vectors"
+    stages.source("vectors", source.path, labels, settings=list(astuple(source.columns)))
+    return _Rows(data.rows, np.asarray(data.labels), ids=data.ids), "vectors"
 
 
 def _features(stages: Stages, source: DataSource, options: RunOptions) -> _Rows:
@@ -227,8 +236,9 @@ def _model(
         chosen = {name: getattr(settings, name) for name in WITH_AUTO}
         model = settings.classifier(rows.X.shape, verbose=options.verbose)
         return stages.get(
-            MODEL, lambda path: model.fit(rows.X, rows.y).save(path), chosen, after=[base, SPLIT]
-        )
+            MODEL, lambda path: rows.save_with_ids(model.fit(rows.X, rows.y), path), chosen,
+            after=[base, SPLIT],
+        )  # fmt: skip
     transformer = _preprocess(stages, rows, settings, base)
     k = min(settings.resolved(rows.X.shape).n_neighbors or 1, len(rows.y) - 1)
     lists = stages.get(
@@ -247,7 +257,7 @@ def _model(
             model.fit(rows.X, rows.y, neighbors=file["indices"], folder=learning)
         if getattr(model.similarity_, "interrupted_", False):
             raise KeyboardInterrupt  # only a complete model is kept
-        model.save(path)
+        rows.save_with_ids(model, path)
 
     path = stages.get(MODEL, fit, asdict(settings), after)
     learning.discard()

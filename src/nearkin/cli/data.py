@@ -1,5 +1,6 @@
 """Commands that make data: features from images, neighbour lists from vectors."""
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,6 +148,8 @@ def _write_rows(out: Path, rows: Any, selected: Any) -> Any:
 def neighbors(
     rows: options.Rows,
     columns: options.Columns = None,
+    vector_column: options.VectorColumn = None,
+    id_column: options.IdColumn = None,
     out: Annotated[Path | None, typer.Option(help="Neighbour file to write (.npz).")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Folder to write to instead, for large data.")
@@ -162,6 +165,7 @@ def neighbors(
     """Find the k nearest rows of each row.
 
     With --folder, the search is done in shards, and the same command resumes a stopped search.
+    The file holds indices and distances, and the ids of a table that has them.
 
     Example: nearkin neighbors birds.npy --k 100 --index IVF1024,Flat --recall --out near.npz
 
@@ -178,13 +182,16 @@ def neighbors(
     if out is not None and out.suffix != ".npz":
         raise ValueError(f"--out {out} must end in .npz; a folder is given by --folder")
     check_output_paths(out)
-    X = datasets.read(rows, columns=parse_columns(columns)).rows
+    with plain_warnings():
+        data = datasets.read(rows, None, *astuple(parse_columns(columns, vector_column, id_column)))
+    X = data.rows
     with interruptible(RESUMES if folder else NOT_WRITTEN):
         distances, indices = search.nearest(
             X, k, index=index, folder=folder, n_jobs=jobs if folder else None, verbose=verbosity()
         )
     if out is not None:
         with atomic_write(out) as temporary, open(temporary, "wb") as file:
-            np.savez(file, indices=indices, distances=distances)
+            arrays: dict[str, Any] = {"indices": indices, "distances": distances}
+            np.savez(file, **arrays | ({} if data.ids is None else {"ids": data.ids}))
     result = {"neighbors": str(out or folder), "rows": len(indices), "k": k}
     emit(result | ({"recall": search.recall(X, indices)} if recall else {}), as_json)

@@ -5,8 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli.output import Json, emit, model_summary
+from nearkin.cli.output import Json, emit, model_summary, plain_warnings
 from nearkin.io.files import check_file
+
+ROWS = (".npy", ".parquet", ".arrow", ".feather", ".ipc", ".csv")
 
 
 def info(
@@ -28,7 +30,7 @@ def info(
     check_file(file, "a model, .npy or .npz file")
     if file.suffix == ".npz":
         result = _archive(file)
-    elif file.suffix in (".npy", ".parquet", ".csv"):
+    elif file.suffix in ROWS:
         result = _rows(file)
     else:
         import nearkin
@@ -43,7 +45,9 @@ def _rows(file: Path) -> dict[str, Any]:
     from nearkin import datasets
     from nearkin.app.labels import default_labels
 
-    data = datasets.read(file, default_labels(file), columns=["*"])
+    with plain_warnings():
+        every = None if file.suffix == ".npy" else ["*"]  # a column that looks like an id, too
+        data = datasets.read(file, default_labels(file), columns=every)
     result = {"rows": len(data.rows), "columns": data.rows.shape[1], "type": str(data.rows.dtype)}
     if data.labels is None:
         return result

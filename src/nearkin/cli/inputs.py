@@ -1,7 +1,7 @@
 """Models and queries from the paths given on the command line."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +9,18 @@ from nearkin.cli.encoders import load_encoder
 
 if TYPE_CHECKING:
     from nearkin.app.finished_run import TrainedModel
+    from nearkin.io.tables import Columns
 
 BLOCK = 256  # images encoded at a time
 
 
-def parse_columns(columns: str | None) -> list[str] | None:
-    """The comma-separated names and patterns of an option."""
-    return None if columns is None else columns.split(",")
+def parse_columns(
+    features: str | None, vector: str | None, ids: str | None, label: str | None = None
+) -> "Columns":
+    """The columns of a table; `features` are comma-separated names and patterns."""
+    from nearkin.io.tables import Columns
+
+    return Columns(label, None if features is None else features.split(","), vector, ids)
 
 
 def check_output_paths(*paths: Path | None) -> None:
@@ -49,15 +54,16 @@ def load_classifier(path: Path, encoder: Path | None, names: Path | None = None)
 
 @dataclass(frozen=True)
 class QueryRows:
-    """Queries in blocks of rows, with the images that they come from."""
+    """Queries in blocks of rows, with the images that they come from or the ids of their table."""
 
     blocks: Iterator[Any]
-    names: list[str] | None
-    unreadable: set[str]  # names of skipped images, complete once `blocks` is exhausted
+    names: list[str] | None = None
+    ids: list[int | str] | None = None
+    unreadable: set[str] = field(default_factory=set)  # images, complete once `blocks` is exhausted
 
 
 def read_queries(
-    path: Path, columns: str | None, trained: "TrainedModel", jobs: int, skip: bool
+    path: Path, columns: "Columns", trained: "TrainedModel", jobs: int, skip: bool
 ) -> QueryRows:
     """The rows of a file of vectors, an image or a folder of images."""
     from nearkin import datasets
@@ -66,11 +72,12 @@ def read_queries(
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; give vectors, an image or a folder")
     if not path.is_dir() and not path.name.lower().endswith(SUFFIXES):
-        rows = datasets.read(path, columns=parse_columns(columns)).rows
-        datasets.check_finite(rows, path)
-        return QueryRows(iter([rows]), None, set())
+        data = datasets.read(path, None, *astuple(columns))
+        datasets.check_finite(data.rows, path)
+        return QueryRows(iter([data.rows]), ids=None if data.ids is None else data.ids.tolist())
     names, unreadable, encoder = unlabelled(path), set[str](), require_encoder(trained, path)
-    return QueryRows(_encode_blocks(names, encoder, jobs, skip, unreadable), names, unreadable)
+    blocks = _encode_blocks(names, encoder, jobs, skip, unreadable)
+    return QueryRows(blocks, names, unreadable=unreadable)
 
 
 def require_encoder(trained: "TrainedModel", path: Path) -> Any:

@@ -24,6 +24,8 @@ def train(
     labels: options.Labels = None,
     label_column: options.Column = None,
     columns: options.Columns = None,
+    vector_column: options.VectorColumn = None,
+    id_column: options.IdColumn = None,
     neighbors: Annotated[
         Path | None, typer.Option(help="Neighbour lists of 'nearkin neighbors'.")
     ] = None,
@@ -53,6 +55,7 @@ def train(
     """
     import nearkin
     from nearkin.app.labels import read_labelled
+    from nearkin.io.ids import pack
 
     settings = settings.given(given)
     if settings.auto and neighbors is not None:
@@ -67,10 +70,14 @@ def train(
     check_output_paths(out)
     advice = _resume_advice(folder)
     with plain_warnings(), interruptible(advice), _cluster(cluster):
-        X, y = read_labelled(rows, labels, label_column, parse_columns(columns))
+        chosen = parse_columns(columns, vector_column, id_column, label_column)
+        data = read_labelled(rows, labels, chosen)
         with epoch_bar(settings) as callback, interrupt_learning_only():
-            model = settings.classifier(X.shape, callback, jobs, verbosity())
-            model.fit(X, y, neighbors=_neighbor_lists(neighbors), folder=work)
+            model = settings.classifier(data.rows.shape, callback, jobs, verbosity())
+            lists = _neighbor_lists(neighbors)
+            model.fit(data.rows, data.labels, neighbors=lists, folder=work)
+        if data.ids is not None:
+            model.ids_ = pack(data.ids)
         model.save(out)
     if getattr(model.similarity_, "interrupted_", False):
         raise Interrupted(f"the model learned so far is in {out}", advice)
@@ -111,6 +118,8 @@ def evaluate(
     labels: options.Labels = None,
     label_column: options.Column = None,
     columns: options.Columns = None,
+    vector_column: options.VectorColumn = None,
+    id_column: options.IdColumn = None,
     encoder: options.Encoder = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder to write plots to.")] = None,
@@ -139,8 +148,9 @@ def evaluate(
         if rows.is_dir():
             X, y, images = _test_images(rows, trained, jobs, skip_unreadable)
         else:
-            X, y = read_labelled(rows, labels, label_column, parse_columns(columns))
-            images = None
+            chosen = parse_columns(columns, vector_column, id_column, label_column)
+            data = read_labelled(rows, labels, chosen)
+            X, y, images = data.rows, data.labels, None
         result = assessment.assess(trained.model, X, y)
         if selected:
             result["baselines"] = measure(trained.model, X, y, selected, time_limit)

@@ -11,9 +11,10 @@ import typer
 
 from nearkin.app.settings import TrainingSettings
 
-Rows = Annotated[Path, typer.Argument(help="Vectors: .npy, .npz, .parquet or .csv.")]
+Rows = Annotated[Path, typer.Argument(help="Vectors: .npy, .npz, .parquet, .arrow or .csv.")]
 Queries = Annotated[
-    Path, typer.Argument(help="Vectors (.npy, .npz, .parquet, .csv), an image or a folder of them.")
+    Path,
+    typer.Argument(help="Vectors (.npy, .npz, .parquet, .arrow, .csv), images or their folder."),
 ]
 Model = Annotated[
     Path, typer.Argument(help="Model file of 'nearkin train', or run folder of 'nearkin run'.")
@@ -24,9 +25,15 @@ Columns = Annotated[
     str | None,
     typer.Option(
         help="Columns of a table that are features: comma-separated names or patterns; -NAME "
-        "leaves one out. By default all but the labels.",
+        "leaves one out. By default all but labels and ids.",
         metavar="NAMES",
     ),
+]
+VectorColumn = Annotated[
+    str | None, typer.Option(help="Column of lists; by default the only one, if there is one.")
+]
+IdColumn = Annotated[
+    str | None, typer.Option(help="Column of ids; by default id, _id or doc_id beside vectors.")
 ]
 Encoder = Annotated[
     Path | None, typer.Option(help="Encoder of images, as written by 'nearkin features'.")

@@ -13,9 +13,11 @@ from nearkin.cli.options import (
     Baselines,
     Column,
     Columns,
+    IdColumn,
     Jobs,
     Labels,
     Skip,
+    VectorColumn,
     with_training_options,
 )
 from nearkin.cli.output import Json, emit, epoch_bar, plain_warnings, print_progress, verbosity
@@ -53,6 +55,8 @@ def run(
     labels: Labels = None,
     label_column: Column = None,
     columns: Columns = None,
+    vector_column: VectorColumn = None,
+    id_column: IdColumn = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.2,
     baselines: Baselines = "quick",
     onnx: Onnx = None,
@@ -86,7 +90,11 @@ def run(
     with plain_warnings(), interruptible(RESUMES):
         result = pipeline.run(
             pipeline.DataSource(
-                source, labels, label_column, parse_columns(columns), encoder, skip_unreadable
+                source,
+                labels,
+                parse_columns(columns, vector_column, id_column, label_column),
+                encoder,
+                skip_unreadable,
             ),
             folder or pipeline.default_folder(source),
             pipeline.RunSettings(settings, test_share, parse_baselines(baselines)),

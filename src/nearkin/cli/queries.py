@@ -10,8 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli.inputs import check_output_paths, load_classifier, read_queries
-from nearkin.cli.options import Columns, Encoder, Jobs, Model, Names, Queries, Skip
+from nearkin.cli.inputs import check_output_paths, load_classifier, parse_columns, read_queries
+from nearkin.cli.options import (
+    Columns,
+    Encoder,
+    IdColumn,
+    Jobs,
+    Model,
+    Names,
+    Queries,
+    Skip,
+    VectorColumn,
+)
 from nearkin.cli.output import Json, emit, plain_warnings, write_text
 
 KINDS = ("plain", "learned")  # similarities, in the order of ``rerank``
@@ -24,6 +34,8 @@ def classify(
     probabilities: Annotated[bool, typer.Option(help="Add the shares of the votes.")] = False,
     encoder: Encoder = None,
     columns: Columns = None,
+    vector_column: VectorColumn = None,
+    id_column: IdColumn = None,
     out: Annotated[
         Path | None, typer.Option(help="File to write instead of standard output.")
     ] = None,
@@ -45,13 +57,15 @@ def classify(
     if not 1 <= top <= len(classes):
         raise ValueError(f"--top {top} must lie between 1 and {len(classes)}, the model's classes")
     with plain_warnings():
-        queries = read_queries(rows, columns, trained, jobs, skip_unreadable)
+        chosen = parse_columns(columns, vector_column, id_column)
+        queries = read_queries(rows, chosen, trained, jobs, skip_unreadable)
         p = np.concatenate([trained.model.predict_proba(block) for block in queries.blocks])
     order = np.argsort(-p, axis=1, kind="stable")[:, :top]
     shares = np.take_along_axis(p, order, axis=1).astype(float).round(6).tolist()
     results: list[dict[str, Any]] = []
     for i, (labels, share) in enumerate(zip(classes[order].tolist(), shares)):
         result: dict[str, Any] = {} if queries.names is None else {"image": queries.names[i]}
+        result |= {} if queries.ids is None else {"id": queries.ids[i]}
         end = 0 if result.get("image") in queries.unreadable else top
         result["labels"] = labels[:end]
         results.append(result | ({"probabilities": share[:end]} if probabilities else {}))
@@ -72,7 +86,7 @@ def _csv(results: list[dict[str, Any]], top: int) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(itertools.chain(*header))
     for result in results:
-        cells = [[v] if isinstance(v, str) else v + [""] * (top - len(v)) for v in result.values()]
+        cells = [v + [""] * (top - len(v)) if key in lists else [v] for key, v in result.items()]
         writer.writerow(itertools.chain(*cells))
     return text.getvalue()
 
@@ -83,6 +97,8 @@ def search(
     n: Annotated[int, typer.Option(help="Rows to find for each query.")] = 5,
     encoder: Encoder = None,
     columns: Columns = None,
+    vector_column: VectorColumn = None,
+    id_column: IdColumn = None,
     names: Names = None,
     report: Annotated[
         Path | None, typer.Option(help="HTML page of pictures to write, for images.")
@@ -103,16 +119,17 @@ def search(
     if not 1 <= n <= shortlist:
         raise ValueError(f"--n {n} must lie between 1 and {shortlist}, the model's shortlist")
     with plain_warnings():
-        queries = read_queries(rows, columns, trained, jobs, skip_unreadable)
+        chosen = parse_columns(columns, vector_column, id_column)
+        queries = read_queries(rows, chosen, trained, jobs, skip_unreadable)
         found: list[Any] = []
         for block in queries.blocks:
             found += zip(*(_hits(trained, block, n, rerank) for rerank in (False, True)))
     results: list[dict[str, Any]] = []
-    for query, hits in zip(queries.names or itertools.count(), found):
+    for query, hits in zip(queries.names or queries.ids or itertools.count(), found):
         hits = ([], []) if query in queries.unreadable else hits
         results.append({"query": query} | dict(zip(KINDS, hits)))
     if report is not None:
-        _write_report(report, results, trained.names)
+        _write_report(report, results, queries.names and trained.names)
     if as_json:
         emit({"queries": results}, True)
     else:
@@ -120,13 +137,14 @@ def search(
 
 
 def _hits(trained: Any, block: Any, n: int, rerank: bool) -> list[list[dict[str, Any]]]:
-    """For each query its hits: row, label and similarity, and the name if there is one."""
+    """For each query its hits: row, label and similarity, and the name or id if there is one."""
     similarities, indices = trained.model.kneighbors(block, n, rerank=rerank)
     labels = trained.model.classes_[trained.model.labels_]
     return [
         [
             {"row": int(i), "label": labels[i].item(), "similarity": round(float(s), 6)}
             | ({} if trained.names is None else {"name": trained.names[i]})
+            | ({} if trained.ids is None else {"id": trained.ids[i]})
             for i, s in zip(*query)
         ]
         for query in zip(indices, similarities)
@@ -137,12 +155,17 @@ def _print(results: list[dict[str, Any]]) -> None:
     for result in results:
         typer.echo(f"query {result['query']}")
         for kind in KINDS:
-            hits = (f"{hit.get('name', hit['row'])}:{hit['label']}" for hit in result[kind])
+            hits = (f"{_shown(hit)}:{hit['label']}" for hit in result[kind])
             typer.echo(f"  {kind:<8} {'  '.join(hits)}")
 
 
+def _shown(hit: dict[str, Any]) -> Any:
+    known = (hit.get(key) for key in ("name", "id"))
+    return next((name for name in known if name is not None), hit["row"])
+
+
 def _write_report(path: Path, results: list[dict[str, Any]], names: list[str] | None) -> None:
-    if names is None or not isinstance(results[0]["query"], str):
+    if names is None:
         raise ValueError(
             "--report shows pictures: give images as queries, and a run folder or --names FILE"
         )
