@@ -108,8 +108,9 @@ def _read_file(
     def whole(make: Callable[[], Any]) -> Any:
         try:
             return make()
-        except MemoryError:
-            raise
+        except MemoryError as error:
+            raise MemoryError(f"{path} wants more memory than there is ({error}); if it is not "
+                              "large, it is damaged") from None  # fmt: skip
         except (library.ArrowException, OSError, ValueError) as error:
             raise ValueError(f"{path} is not a whole {kind} file ({error})") from None
 
@@ -120,4 +121,5 @@ def _read_file(
             yield batch
 
     table = whole(lambda: open_(library, path))
+    whole(lambda: table.schema.names)  # must be UTF-8
     return collect(BatchTable(table.source, table.schema, batches), columns)
