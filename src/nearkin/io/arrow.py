@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BATCH_VALUES = 1 << 18
 _BATCH_ROWS = 65_536
-_BUFFER = 1 << 20  # bytes that are read of a parquet file at a time
+_BUFFER = 1 << 16  # bytes that are read at a time of each column of a parquet file
 _MAGIC = b"ARROW1"  # of an IPC file; what was written as a stream has none
 
 
