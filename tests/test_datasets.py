@@ -57,11 +57,13 @@ def test_bad_files(files):
         with pytest.raises(ValueError, match=message):
             datasets.read(files / name)
     for options in ({"label_column": "y"}, {"columns": ["*"]}, {"id_column": "id"}):
-        with pytest.raises(ValueError, match=r"has no columns with names, and .* is given as one"):
+        with pytest.raises(
+            ValueError, match=r"column.*=.* is for tables, and .* has no columns with"
+        ):
             datasets.read(files / "x.npy", **options)
     with pytest.raises(FileNotFoundError, match="does not exist"):
         datasets.read(files / "nothing.npy")
-    with pytest.raises(ValueError, match="no column 'color'"):
+    with pytest.raises(ValueError, match="label_column='color' is no column of"):
         datasets.read(files / "f.csv", label_column="color")
     (files / "two.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="2 labels for 3 rows"):

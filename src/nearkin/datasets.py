@@ -16,17 +16,19 @@ from nearkin.io.files import check_file, read_lines
 from nearkin.io.judgements import read_judgements as _read_judgements
 from nearkin.io.tables import Columns, Dataset
 from nearkin.validation import expect
-from nearkin.validation.parameters import checked
+from nearkin.validation.parameters import checked, shown
 
 PathLike = str | os.PathLike[str]
 
 _BLOCK_ROWS = 16_384
+_COLUMNS = expect.optional(expect.each(expect.text, "a list of names or patterns of columns"))
 
 
 @checked(
     path=expect.path,
     labels=expect.optional(expect.path),
     label_column=expect.optional(expect.text),
+    columns=_COLUMNS,
     vector_column=expect.optional(expect.text),
     id_column=expect.optional(expect.text),
 )
@@ -99,6 +101,7 @@ def read(
 
 @checked(
     label_column=expect.optional(expect.text),
+    columns=_COLUMNS,
     vector_column=expect.optional(expect.text),
     id_column=expect.optional(expect.text),
 )
@@ -189,10 +192,11 @@ def _array(path: Path, columns: Columns) -> Dataset:
 
 def _refuse_columns(path: Path, columns: Columns) -> None:
     """Refuse what would have no effect."""
-    given = [value for value in astuple(columns) if value is not None]
-    if given:
-        raise ValueError(f"{path} has no columns with names, and {given[0]!r} is given as one; "
-                         "leave it out, or give a table")  # fmt: skip
+    names = ("label_column", "columns", "vector_column", "id_column")
+    for name, value in zip(names, astuple(columns)):
+        if value is not None:
+            raise ValueError(f"{name}={shown(value)} is for tables, and {path} has no columns with "
+                             "names; leave it out")  # fmt: skip
 
 
 def _archive(path: Path, columns: Columns) -> Dataset:

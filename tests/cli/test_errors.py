@@ -87,7 +87,7 @@ CASES = [
     (["train", "more", *OUT], "nearkin run"),
     (["train", "bad.csv", *OUT], "not a number"),
     (["train", "bytes.csv", *OUT], "UTF-8"),
-    (["train", "bad.csv", "--label-column", "z", *OUT], "no column 'z'"),
+    (["train", "bad.csv", "--label-column", "z", *OUT], "label_column='z' is no column of bad.csv"),
     (["train", "words.npy", *OUT], "numbers are expected"),
     (["train", "q.npy", "--labels", "nowhere.txt", *OUT], "nowhere.txt does not exist"),
     (["train", "q.npy", "--labels", "binary.txt", *OUT], "UTF-8"),

@@ -178,7 +178,7 @@ CATEGORY = pa.DictionaryArray.from_arrays(pa.array([1]), pa.array(["a", None]))
         ({"v": chunks([[1.0, 2], [1.0]])}, {}, "list of 1 numbers in row 1"),
         ({"v": chunks([[], []], kind=pa.list_(pa.float32()))}, {}, "list of 0 numbers in row 0"),
         ({"v": chunks([["a"], ["b"]])}, {}, r"'v' of table holds list<.*string>, which is not num"),
-        ({"v": chunks([[1.0]])}, {"vector_column": "w"}, "table has no column 'w'; it has v"),
+        ({"v": chunks([[1.0]])}, {"vector_column": "w"}, "vector_column='w' is no column of table"),
         ({"v": chunks([[1.0]])}, {"vector_column": "v", "columns": ["v"]}, "give one of them"),
         ({"v": chunks([[1.0]]), "w": chunks([[2.0]])}, {}, "several columns of vectors: v, w"),
         ({"x": chunks([1.0], [None], kind=pa.float32())}, {}, "'x' of table holds null in row 1"),

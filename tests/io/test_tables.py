@@ -118,5 +118,5 @@ def test_ids_of_a_csv_file(tmp_path):
     data = read(tmp_path, "id,x,label\n7,1.5,a\n3,2.5,b\n", id_column="id")
     assert data.rows.tolist() == [[1.5], [2.5]]
     assert (data.ids.tolist(), data.labels.tolist()) == (["7", "3"], ["a", "b"])
-    with pytest.raises(ValueError, match=r"column 'x' of .* does not hold lists of numbers"):
+    with pytest.raises(ValueError, match=r"vector_column='x' of .* does not hold lists of numbers"):
         read(tmp_path, "x,label\n1.5,a\n", vector_column="x")

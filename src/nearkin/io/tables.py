@@ -10,6 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from nearkin.validation.parameters import shown
+
 LABELS = ("label", "y")  # columns that hold the labels if no other is named
 IDS = ("id", "_id", "doc_id", "docid", "rowid", "__index_level_0__")  # the last by pandas
 _ID = re.compile(
@@ -63,18 +65,18 @@ class Columns:
         """Where these columns are, in a table with lists of numbers at the places `lists`."""
         if self.vector is not None and self.features is not None:
             raise ValueError(
-                f"columns={_some(self.features)!r} and vector_column={self.vector!r} both say "
+                f"columns={shown(self.features)} and vector_column={self.vector!r} both say "
                 "where the features are; give one of them"
             )
         label = self._label(source, names)
-        id_ = None if self.id is None else _place(source, names, self.id)
+        id_ = None if self.id is None else _place(source, names, "id_column", self.id)
         free = [i for i in range(len(names)) if i not in (label, id_)]
         chosen = self._chosen(source, names, free)
         vectors = [i for i in chosen if i in lists]
         if self.vector is not None and not vectors:
             raise ValueError(
-                f"column {self.vector!r} of {source} does not hold lists of numbers; name one "
-                "that does, or leave it out for a table with one column per dimension"
+                f"vector_column={self.vector!r} of {source} does not hold lists of numbers; name "
+                "a column that does, or leave it out for one column per dimension"
             )
         if not vectors:
             return Places(label, id_, chosen)
@@ -103,13 +105,15 @@ class Columns:
     def _chosen(self, source: str, names: Sequence[str], free: list[int]) -> list[int]:
         chosen = free
         if self.vector is not None:
-            return [_place(source, names, self.vector)]
+            return [_place(source, names, "vector_column", self.vector)]
         if self.features is not None:
             chosen = [i for i in free if self._is_chosen(names[i], names)]
             for pattern in self.features:
                 if not any(_matches(pattern.removeprefix("-"), name) for name in names):
-                    raise ValueError(f"columns={pattern!r} is no column of {source}, which has "
-                                     f"{_some(names)}")  # fmt: skip
+                    raise ValueError(
+                        f"columns={shown(pattern)} is no column of {source}, which has "
+                        f"{_some(names)}"
+                    )
         if not chosen:
             raise ValueError(
                 f"{source} has no column besides the labels and ids; one column per dimension, or "
@@ -121,7 +125,7 @@ class Columns:
         taken = (*(self.features or ()), self.vector, self.id)
         free = (name for name in LABELS if name in names and name not in taken)
         label = self.label if self.label is not None else next(free, None)
-        return None if label is None else _place(source, names, label)
+        return None if label is None else _place(source, names, "label_column", label)
 
     def _is_chosen(self, name: str, names: Sequence[str]) -> bool:
         patterns = self.features or ()
@@ -139,10 +143,11 @@ class Columns:
             )
 
 
-def _place(source: str, names: Sequence[str], name: str) -> int:
-    """The place of a named column."""
+def _place(source: str, names: Sequence[str], argument: str, name: str) -> int:
+    """The place of a column that an argument names."""
     if name not in names:
-        raise ValueError(f"{source} has no column {name!r}; it has {_some(names)}")
+        raise ValueError(f"{argument}={shown(name)} is no column of {source}, which has "
+                         f"{_some(names)}")  # fmt: skip
     if names.count(name) > 1:
         raise ValueError(f"{source} has {names.count(name)} columns named {name!r}, so it is not "
                          "known which is meant; rename the others")  # fmt: skip

@@ -53,14 +53,14 @@ def judged_relevance(ranked: ArrayLike, judgements: ArrayLike) -> Relevance:
     return Relevance(relevant, *_ideal(query, grade, lists.shape))
 
 
-def label_relevance(ranked: ArrayLike, labels: ArrayLike, truth: ArrayLike) -> Relevance:
+def label_relevance(ranked: ArrayLike, stored: ArrayLike, truth: ArrayLike) -> Relevance:
     """Whether ranked rows have the label of the query.
 
     Parameters
     ----------
     ranked : (m, k) array
         Rows of the database, best first, for each of m queries; -1 for none.
-    labels : (n,) array of the labels of the database
+    stored : (n,) array of the labels of the database
     truth : (m,) array of the labels of the queries
 
     Examples
@@ -70,20 +70,30 @@ def label_relevance(ranked: ArrayLike, labels: ArrayLike, truth: ArrayLike) -> R
     ([[True, False]], [3])
     """
     lists, own = matching("ranked", _ranked(ranked), "truth", truth)
-    stored = as_array("labels", labels)
-    if stored.ndim != 1 or len(stored) == 0 or lists.max() >= len(stored):
+    own, labels = _classes("truth", own), _classes("stored", as_array("stored", stored))
+    if labels.ndim != 1 or len(labels) == 0 or lists.max() >= len(labels):
         raise ValueError(
-            f"labels has shape {stored.shape} and ranked names row {lists.max()}; one label for "
+            f"stored has shape {labels.shape} and ranked names row {lists.max()}; one label for "
             "each row of the database is expected"
         )
-    if (stored.dtype.kind in "US") != (own.dtype.kind in "US"):
-        raise ValueError(f"labels holds {stored.dtype} and truth {own.dtype}; labels of one type, "
+    if (labels.dtype.kind in "US") != (own.dtype.kind in "US"):
+        raise ValueError(f"stored holds {labels.dtype} and truth {own.dtype}; labels of one type, "
                          "all numbers or all text, are expected")  # fmt: skip
-    code = np.unique(np.concatenate([stored, own]), return_inverse=True)[1]
-    codes, wanted = code[: len(stored)], code[len(stored) :]
+    code = np.unique(np.concatenate([labels, own]), return_inverse=True)[1]
+    codes, wanted = code[: len(labels)], code[len(labels) :]
     totals = np.bincount(codes, minlength=code.max() + 1)[wanted]
     relevant = (codes[lists] == wanted[:, None]) & (lists >= 0)
     return Relevance(relevant, np.arange(lists.shape[1]) < totals[:, None], totals)
+
+
+def _classes(name: str, labels: NDArray[Any]) -> NDArray[Any]:
+    if labels.dtype.kind == "O" and len({type(label) for label in labels.flat}) == 1:
+        labels = np.array(labels.tolist())  # as data frames hold them
+    counted = labels.dtype.kind != "f" or (np.isfinite(labels) & (labels % 1 == 0)).all()
+    if labels.dtype.kind not in "biufUS" or not counted:
+        raise ValueError(f"{name} holds {labels.dtype} that are no classes; whole numbers or text "
+                         "are expected")  # fmt: skip
+    return labels
 
 
 def _ranked(ranked: ArrayLike) -> NDArray[np.int64]:
