@@ -61,7 +61,9 @@ class BilinearSimilarity:
             if self.preparation_ is not None:
                 self._check_preparation(D)
                 D = self.preparation_._n_features_out
-            check_fitted_array("matrix_", self.matrix_, (D, D))
+            # Documents may have another width than queries.
+            square = self.preparation_ is not None or not hasattr(self, "pair_choice_")
+            check_fitted_array("matrix_", self.matrix_, (D, D if square else None))
             require("scale_", getattr(self, "scale_", 1.0), expect.number(above=0))
             require("t_", getattr(self, "t_", 0), expect.whole(0, 2**62))
 
@@ -102,8 +104,9 @@ class BilinearSimilarity:
 
     def similarity(self, X: ArrayLike, Z: ArrayLike) -> NDArray[np.float32]:
         """Similarity of every row of `X` with every row of `Z`, as a (len(X), len(Z)) array."""
-        stored = finite_rows(Z, "Z", self.n_features_in_)  # type: ignore[attr-defined]
-        return self._products(X) @ applied(self.preparation_, stored).T
+        products = self._products(X)
+        width = products.shape[1] if self.preparation_ is None else self.n_features_in_  # type: ignore[attr-defined]
+        return products @ applied(self.preparation_, finite_rows(Z, "Z", width)).T
 
     def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
         """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""

@@ -21,6 +21,8 @@ from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.incremental import TrainingSet
 from nearkin.learning.memory import fit_bytes, listed, with_preparation
+from nearkin.learning.pair_fit import PairFit
+from nearkin.learning.pairs import Judgements, check_weights
 from nearkin.learning.preparation import Preparation, known_preparation, preparation_for
 from nearkin.learning.presets import TALL, for_shape
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
@@ -30,7 +32,7 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighb
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, classes_of, validate_data
+from nearkin.validation.arrays import check_label_count, classes_of, finite_rows, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters
 from nearkin.voting.parts import learns_from_labels
 from nearkin.voting.preparation import applied, prepared
@@ -282,6 +284,49 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         self.history_ = state.history
         with serial_blas():
             self._run(trainer, validate, state, checkpoints)
+        return self
+
+    def fit_pairs(
+        self,
+        queries: ArrayLike,
+        documents: ArrayLike,
+        relevant: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        folder: str | os.PathLike[str] | RunFolder | None = None,
+    ) -> Self:
+        """Learn `matrix_` from queries, documents and judgements of relevance.
+
+        A query's targets are its relevant documents, its impostors the nearest others, searched
+        again under M in each round, some at random, and documents known to be irrelevant.
+        The number of rounds, up to `max_epochs`, and the step size if it is not given are chosen by
+        nDCG@10 on held-out queries; where nothing helps beyond the noise, M stays as it starts:
+        see `pair_choice_`. Afterwards ``transform_query(queries)`` is to be compared with the
+        documents as they were given, by dot product.
+
+        Rows are taken as they are with ``prepare="auto"``, and the rule is ``Softmax(0.05)`` with
+        ``sampling="auto"``. Pairs of like and unlike rows of one array are judgements, too: give
+        the array twice.
+
+        Parameters
+        ----------
+        queries : (m, D) array-like
+        documents : (n, D') array-like
+            Of another width, M starts as the ridge regression of relevant documents on queries.
+        relevant : (p, 2) or (p, 3) array-like, or (m, n) sparse matrix of grades
+            Row of the query, row of the document, grade. Documents of a higher grade are to come
+            before those of a lower one; grades up to 0 mark documents known to be irrelevant.
+        sample_weight : (m,) array-like, optional
+            Weight of each query.
+        folder : path or nearkin.RunFolder, optional
+            Where finished rounds are kept; the same fit resumes after the last of them.
+        """
+        check_parameters(self)
+        rows = validate_data(self, queries, dtype=np.float32, order="C")
+        stored = finite_rows(documents, "documents")
+        judged = Judgements.of(relevant, len(rows), len(stored))
+        weights = check_weights(sample_weight, len(rows))
+        with as_run_folder(folder).claim("SLNE.fit_pairs") as claimed:
+            PairFit(self, rows, stored, judged, weights).run(claimed)
         return self
 
     def _prepare_rows(

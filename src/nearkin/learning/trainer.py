@@ -70,8 +70,8 @@ class Trainer:
     """M and the counter t of Algorithm 1; `epoch` advances both.
 
     `taken` is t − 1, the visits so far; left out, every epoch so far visited every row. `visits`
-    are the rows that an epoch visits, if not all. `between` is called where M is complete:
-    after each block, or each superblock.
+    are the rows that an epoch visits, if not all, and `weights` of rows scale their steps.
+    `between` is called where M is complete: after each block, or each superblock.
     """
 
     X: Array
@@ -84,6 +84,7 @@ class Trainer:
     visits: NDArray[np.int64] | None = None
     progress: Progress = field(default_factory=Progress)
     mean: IterateMean = field(default_factory=IterateMean)
+    weights: Array | None = None
     between: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -162,6 +163,8 @@ class Trainer:
             order = order[np.argsort(rank[self.cells[order]], kind="stable")]
         t = np.arange(n) + self.t0  # counts every row, also skipped ones
         steps = (s.step_size / np.sqrt(t / len(self.X) + 1)).astype(np.float32)
+        if self.weights is not None:
+            steps *= self.weights[order]
         draws = rng.random(n) if s.rule.random else np.zeros(n)
         usable = self.hoods.usable[order]
         return order[usable], steps[usable], draws[usable]

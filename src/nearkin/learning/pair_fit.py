@@ -1,0 +1,162 @@
+"""A fit from judgements: preparation, the choice on held-out queries, the rounds that are kept."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from nearkin.io.fingerprint import Digest
+from nearkin.io.run_folder import RunFolder
+from nearkin.learning.averaging import IterateMean
+from nearkin.learning.pair_choice import STEPS, PairChoice, choose_rounds
+from nearkin.learning.pair_trainer import RANDOM, PairTrainer
+from nearkin.learning.pairs import Judgements, start_matrix
+from nearkin.learning.sampling import Softmax
+from nearkin.learning.trainer import Hyperparameters
+from nearkin.native.blas import serial_blas
+from nearkin.validation import memory
+from nearkin.voting.preparation import applied, prepared
+
+Array = NDArray[np.float32]
+
+RULE = Softmax(0.05)
+EDGE_BYTES = 60  # bytes of a neighbour of a query while the graph is sorted
+
+
+@dataclass
+class PairFit:
+    """One call of `SLNE.fit_pairs` on a model, whose parameters are checked."""
+
+    model: Any
+    queries: Array
+    documents: Array
+    judged: Judgements
+    weights: Array | None
+
+    def run(self, folder: RunFolder) -> None:
+        """Choose, learn, and leave the result in the model."""
+        model = self.model
+        self._check_memory()
+        seed = int(check_random_state(folder.seed(model.random_state)).randint(2**31 - 1))
+        inputs = self._inputs(seed)
+        self._prepare(folder)
+        steps = STEPS if model.step_size is None else (model.step_size,)
+        with serial_blas():
+            kept = folder.part("choice", inputs, lambda: self._choose(steps, seed))
+            choice = PairChoice(*kept["choice"].tolist())
+            model.pair_choice_ = choice._asdict() | {"rounds": int(choice.rounds)}
+            self._learn(choice, seed, inputs, folder)
+
+    def _prepare(self, folder: RunFolder) -> None:
+        """Prepare queries and documents alike; by default they stay as they are."""
+        model = self.model
+        prepare = None if isinstance(model.prepare, str) else model.prepare
+        if prepare is not None and self.queries.shape[1] != self.documents.shape[1]:
+            raise ValueError(
+                f"prepare={type(prepare).__name__}: queries have {self.queries.shape[1]} columns "
+                f"and documents {self.documents.shape[1]}; give prepare=None"
+            )
+        nobody = np.zeros(len(self.documents), np.int64)
+        seeds = np.random.RandomState(0)
+        model.preparation_, self.documents = prepared(
+            prepare, self.documents, nobody, seeds, folder
+        )
+        self.queries = applied(model.preparation_, self.queries)
+        lengths = [np.einsum("nd,nd->n", rows, rows).mean(dtype=np.float64)
+                   for rows in (self.queries, self.documents)]  # fmt: skip
+        model.scale_ = float(np.sqrt(lengths[0] * lengths[1]))
+        if not 0 < model.scale_ < np.inf:
+            raise ValueError(
+                "queries or documents hold only zero vectors, or numbers beyond float32"
+            )
+
+    def _trainer(
+        self, queries: Array, documents: Array, judged: Judgements, step: float, seed: int
+    ) -> PairTrainer:
+        model, execution = self.model, self.model._execution
+        rule = RULE if isinstance(model.sampling, str) and model.sampling == "auto" else model._rule
+        start = start_matrix(queries, documents, judged)
+        settings = Hyperparameters(
+            rule=rule.scaled(model.scale_), step_size=step / model.scale_,
+            constraint=model._constraint, order=execution.order, quantize=False,
+            average=model.average, seed=seed,
+        )  # fmt: skip
+        k = min(model.n_neighbors, len(documents))
+        return PairTrainer(queries, documents, judged, settings, start, k, execution.index)
+
+    def _choose(self, steps: Any, seed: int) -> dict[str, NDArray[Any]]:
+        def make(queries: Array, documents: Array, judged: Judgements, step: float) -> PairTrainer:
+            return self._trainer(queries, documents, judged, step, seed)
+
+        choice = choose_rounds(
+            self.queries, self.documents, self.judged, make, steps, self.model.max_epochs, seed
+        )
+        return {"choice": np.array(choice, np.float64)}
+
+    def _learn(
+        self, choice: PairChoice, seed: int, inputs: dict[str, Any], folder: RunFolder
+    ) -> None:
+        model = self.model
+        trainer = self._trainer(self.queries, self.documents, self.judged, choice.step_size, seed)
+        trainer.weights, model.history_, model.interrupted_ = self.weights, [], False
+        try:
+            while trainer.rounds < choice.rounds:
+                record = self._round(trainer, inputs, folder)
+                model.history_.append(record)
+        except KeyboardInterrupt:
+            if not trainer.rounds:
+                raise
+            model.interrupted_ = True
+            warnings.warn(
+                f"interrupted: M is that of {trainer.rounds} of {int(choice.rounds)} rounds",
+                stacklevel=5,
+            )
+        model.matrix_, model.n_epochs_ = trainer.learned, trainer.rounds
+        model.t_ = trainer.rounds * len(trainer.visits.query)
+
+    def _round(
+        self, trainer: PairTrainer, inputs: dict[str, Any], folder: RunFolder
+    ) -> dict[str, float]:
+        """The next round, taken or read from the folder."""
+
+        def take() -> dict[str, NDArray[Any]]:
+            rate, loss = trainer.round()
+            record = np.array([rate, loss / self.model.scale_, trainer.mean.count])
+            return {"matrix": trainer.matrix, "record": record} | (
+                {} if trainer.mean.matrix is None else {"mean": trainer.mean.matrix}
+            )
+
+        number = trainer.rounds + 1
+        made = folder.part(f"round-{number}", inputs, take)
+        rate, loss, count = made["record"].tolist()
+        trainer.matrix, trainer.rounds = np.array(made["matrix"]), number
+        if "mean" in made:
+            trainer.mean = IterateMean(np.array(made["mean"]), int(count))
+        return {"epoch": number, "violation_rate": rate, "loss": loss}
+
+    def _inputs(self, seed: int) -> dict[str, Any]:
+        """What determines the result."""
+        judged = self.judged
+        weights = () if self.weights is None else (self.weights,)
+        return self.model.settings() | {
+            "max_epochs": self.model.max_epochs,
+            "prepare": repr(self.model.prepare),
+            "seed": seed,
+            "queries": Digest(self.queries),
+            "documents": Digest(self.documents),
+            "relevant": Digest(judged.query, judged.document, judged.grade, *weights),
+        }
+
+    def _check_memory(self) -> None:
+        (m, width), (n, other) = self.queries.shape, self.documents.shape
+        widest, model = max(width, other), self.model
+        k = min(model.n_neighbors + RANDOM, n)
+        stages = {
+            "rows": 4 * (m + n) * widest,
+            "graph": 4 * (m + n) * widest + EDGE_BYTES * m * k + 16 * n,
+        }
+        advice = f"lower n_neighbors={model.n_neighbors}, or learn from fewer documents"
+        memory.check(f"a fit on {m} queries and {n} documents", stages, advice)

@@ -1,0 +1,173 @@
+"""Learning from judgements: queries, documents, and which of them are relevant to which (Eq. 6).
+
+The targets of a query are its relevant documents, near or not; its impostors are the documents
+nearest to it that are not, some at random, and those known to be irrelevant. Queries and documents
+lie in one array, queries first, so that the graph, the rules and the kernel are those of classes.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from nearkin.neighborhoods import Neighborhoods
+
+Array = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Graded pairs, sorted by query and document; a grade above 0 is relevant.
+
+    Examples
+    --------
+    >>> judged = Judgements.of([[0, 4], [0, 2], [1, 2]], n_queries=2, n_documents=5)
+    >>> judged.document.tolist(), judged.grade.tolist()
+    ([2, 4, 2], [1.0, 1.0, 1.0])
+    """
+
+    query: Integers
+    document: Integers
+    grade: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, relevant: Any, n_queries: int, n_documents: int) -> Self:
+        """Judgements from an (m, 2) or (m, 3) array or from a sparse matrix of grades."""
+        query, document, grade = _columns(relevant)
+        for name, rows, most in (("query", query, n_queries), ("document", document, n_documents)):
+            if len(rows) and not 0 <= rows.min() <= rows.max() < most:
+                wrong = rows[(rows < 0) | (rows >= most)][0]
+                raise ValueError(f"relevant names {name} {wrong}, and there are {most}")
+        if not (grade > 0).any():
+            raise ValueError("relevant holds no grade above 0; at least one pair is needed")
+        order = np.lexsort((document, query))
+        query, document, grade = query[order], document[order], grade[order]
+        again = np.flatnonzero((np.diff(query) == 0) & (np.diff(document) == 0))
+        if len(again):
+            raise ValueError(
+                f"relevant grades document {document[again[0]]} for query {query[again[0]]} twice; "
+                "keep one of them"
+            )
+        return cls(query, document, grade)
+
+    def only(self, queries: NDArray[np.bool_]) -> "Judgements":
+        """Those of some queries."""
+        kept = queries[self.query]
+        return Judgements(self.query[kept], self.document[kept], self.grade[kept])
+
+    def components(self, n_queries: int, n_documents: int) -> Integers:
+        """A number for each query; queries that share relevant documents, however far, share it."""
+        relevant = self.grade > 0
+        edges = self.query[relevant], n_queries + self.document[relevant]
+        n = n_queries + n_documents
+        graph = sparse.coo_array((np.ones(len(edges[0])), edges), shape=(n, n))
+        return sparse.csgraph.connected_components(graph, directed=False)[1][:n_queries]
+
+
+def _columns(relevant: Any) -> tuple[Integers, Integers, NDArray[np.float64]]:
+    if sparse.issparse(relevant):
+        found = sparse.coo_array(relevant)
+        return found.row.astype(np.int64), found.col.astype(np.int64), found.data.astype(float)
+    judged = np.asarray(relevant)
+    if judged.ndim != 2 or judged.shape[1] not in (2, 3) or judged.dtype.kind not in "iuf":
+        raise ValueError(
+            f"relevant has shape {judged.shape} and type {judged.dtype}; numbers of shape (m, 2) "
+            "or (m, 3) are expected: query row, document row, grade"
+        )
+    rows = judged[:, :2].astype(np.int64)
+    grade = judged[:, 2].astype(float) if judged.shape[1] == 3 else np.ones(len(judged))
+    if (rows != judged[:, :2]).any() or not np.isfinite(grade).all():
+        raise ValueError("relevant must hold whole row numbers and finite grades")
+    return rows[:, 0], rows[:, 1], grade
+
+
+@dataclass(frozen=True)
+class Visits:
+    """What Algorithm 1 visits: each query once for every grade that documents have for it.
+
+    A visit's targets are the documents of its grade or a higher one; those judged lower are
+    impostors. So the order of grades is learned, too.
+    """
+
+    query: Integers  # of each visit
+    visit: Integers  # of each judged pair, one for every visit that it takes part in
+    document: Integers
+    target: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, judged: Judgements) -> Self:
+        """One visit for each query and grade."""
+        relevant = judged.grade > 0
+        levels = np.unique(np.stack([judged.query[relevant], judged.grade[relevant]]), axis=1)
+        query, grade = levels[0].astype(np.int64), levels[1]
+        # Every judgement of a query, for every visit of that query.
+        count = np.bincount(judged.query, minlength=int(query.max()) + 1)
+        first = np.cumsum(count) - count
+        own = count[query]  # judgements of each visit
+        visit = np.repeat(np.arange(len(query)), own)
+        place = np.arange(len(visit)) - np.repeat(np.cumsum(own) - own, own)
+        pair = first[query[visit]] + place
+        target = judged.grade[pair] >= grade[visit]
+        return cls(query, visit, judged.document[pair], target)
+
+    def neighborhoods(self, others: NDArray[np.integer], n_documents: int) -> Neighborhoods:
+        """The graph over visits and documents, in this order.
+
+        `others` are documents for each query, -1 for none; those that are not judged become
+        impostors.
+        """
+        n, k = len(self.query), others.shape[1]
+        visit = np.concatenate([self.visit, np.repeat(np.arange(n), k)])
+        document = np.concatenate([self.document, others[self.query].ravel().astype(np.int64)])
+        kind = np.ones(len(visit), np.int64)  # 0 target, 1 impostor
+        kind[: len(self.visit)] = ~self.target
+        judged_first = np.zeros(len(visit), np.int64)
+        judged_first[len(self.visit) :] = 1
+        order = np.lexsort((judged_first, document, visit))
+        visit, document, kind = visit[order], document[order], kind[order]
+        again = np.concatenate([[False], (np.diff(visit) == 0) & (np.diff(document) == 0)])
+        keep = (document >= 0) & ~again
+        visit, document, kind = visit[keep], document[keep], kind[keep]
+        order = np.lexsort((kind, visit))
+        degrees = np.bincount(visit, minlength=n + n_documents)
+        targets = np.bincount(visit[kind == 0], minlength=n + n_documents)
+        indptr = np.concatenate([[0], np.cumsum(degrees)])
+        indices = (n + document[order]).astype(np.int32)
+        return Neighborhoods(indptr, indices, targets.astype(np.int32))
+
+
+def stacked(queries: Array, documents: Array) -> Array:
+    """Queries and documents in one array, as wide as the wider of the two."""
+    width = max(queries.shape[1], documents.shape[1])
+    rows = np.zeros((len(queries) + len(documents), width), np.float32)
+    rows[: len(queries), : queries.shape[1]] = queries
+    rows[len(queries) :, : documents.shape[1]] = documents
+    return rows
+
+
+def start_matrix(queries: Array, documents: Array, judged: Judgements) -> Array:
+    """The identity; for different widths, ridge regression of relevant documents on queries."""
+    if queries.shape[1] == documents.shape[1]:
+        return np.eye(queries.shape[1], dtype=np.float32)
+    relevant = judged.grade > 0
+    X = queries[judged.query[relevant]].astype(float)
+    Z = documents[judged.document[relevant]].astype(float)
+    gram = X.T @ X
+    gram[np.diag_indices_from(gram)] += 0.1 * np.trace(gram) / len(gram)
+    return np.linalg.solve(gram, X.T @ Z).astype(np.float32)
+
+
+def check_weights(sample_weight: ArrayLike | None, n_queries: int) -> Array | None:
+    """A weight for each query, of mean 1."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, float)
+    if weights.shape != (n_queries,) or not (weights >= 0).all() or not weights.sum() > 0:
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}; a number from 0 on for each of the "
+            f"{n_queries} queries is expected, not all of them 0"
+        )
+    return (weights / weights.mean()).astype(np.float32)

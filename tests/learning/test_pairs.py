@@ -1,0 +1,210 @@
+"""Learning from queries, documents and judgements."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import nearkin
+from nearkin import SLNE, Preprocess, Softmax
+from nearkin.learning.pair_choice import held_out, sampled
+from nearkin.learning.pairs import Judgements, Visits
+from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
+
+
+def corpus(seed=0, n=400, m=120, dims=24, noise=0.3):
+    """Documents; queries near one of them each, in directions that matter, and noise elsewhere."""
+    rng = np.random.default_rng(seed)
+    documents = rng.normal(size=(n, dims))
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True) / np.sqrt(dims)
+    own = rng.permutation(n)[:m]
+    queries = documents[own] + noise * rng.normal(size=(m, dims))
+    queries[:, dims // 2 :] = 2 * rng.normal(size=(m, dims - dims // 2))
+    return queries.astype("f4"), documents.astype("f4"), np.stack([np.arange(m), own], axis=1)
+
+
+def ndcg(asked, documents, relevant):
+    found = judged_relevance(np.argsort(-asked @ documents.T, axis=1)[:, :10], relevant)
+    return ndcg_at_k(found.relevant, found.ideal, 10)
+
+
+def test_relevant_documents_of_new_queries_come_first():
+    Q, D, relevant = corpus(n=900, m=400)
+    known, new = slice(0, 300), slice(300, 400)
+    model = SLNE(random_state=0).fit_pairs(Q[known], D, relevant[known])
+    judged = relevant[new] - [300, 0]
+    before, after = (ndcg(q, D, judged) for q in (Q[new], model.transform_query(Q[new])))
+    assert after > before + 0.2
+    choice = model.pair_choice_
+    assert choice["rounds"] == model.n_epochs_ == len(model.history_) > 0
+    assert choice["after"] > choice["before"]
+
+
+def test_where_nothing_can_be_learned_nothing_changes():
+    rng = np.random.default_rng(1)
+    Q, D = rng.normal(size=(60, 8)), rng.normal(size=(200, 8))
+    model = SLNE(max_epochs=2, random_state=0).fit_pairs(
+        Q, D, rng.integers(0, 60, (60, 2)) * [1, 3]
+    )
+    assert model.pair_choice_["rounds"] == 0
+    assert_array_equal(model.matrix_, np.eye(8, dtype=np.float32))
+
+
+def naive_graph(judged, others):
+    """Targets and impostors of each query and grade, by sets."""
+    graph = []
+    for q in sorted(set(judged.query)):
+        own = {d: g for a, d, g in zip(judged.query, judged.document, judged.grade) if a == q}
+        for grade in sorted({g for g in own.values() if g > 0}):
+            targets = {d for d, g in own.items() if g >= grade}
+            near = {int(d) for d in others[q] if d >= 0}
+            graph.append((q, targets, (near | set(own)) - targets))
+    return graph
+
+
+def test_the_graph_by_sets():
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, [10, 30], (60, 2)), axis=0)
+    grades = rng.integers(-1, 4, len(pairs))
+    judged = Judgements.of(np.column_stack([pairs, grades]), 10, 30)
+    others = rng.integers(-1, 30, (10, 6))
+    visits = Visits.of(judged)
+    graph, n = visits.neighborhoods(others, 30), len(visits.query)
+    expected = naive_graph(judged, others)
+    assert visits.query.tolist() == [q for q, _, _ in expected]
+    for i, (_, targets, impostors) in enumerate(expected):
+        assert sorted(graph.targets(i) - n) == sorted(targets)
+        assert sorted(graph.impostors(i) - n) == sorted(impostors)
+    assert not graph.degrees[n:].any()  # documents take no steps
+
+
+def test_one_round_by_the_formula():
+    """Softmax steps, a query at a time, on the graph that is searched under the identity."""
+    Q, D, relevant = corpus(n=30, m=8, dims=4)
+    settings = {"step_size": 0.01, "max_epochs": 1, "n_neighbors": 5, "average": False}
+    model = SLNE(Softmax(0.5), random_state=0, **settings)
+    weights = np.linspace(0.5, 1.5, 8)
+    fit = recorded(model, Q, D, relevant, weights)
+    order, steps, _ = fit.schedule
+    M, rows, hoods = np.eye(4), fit.rows.astype(float), fit.hoods
+    for i, step in zip(order, steps):
+        x, near = rows[i], np.concatenate([hoods.targets(i), hoods.impostors(i)])
+        s = x @ M @ rows[near].T / (0.5 * fit.scale)
+        p = np.exp(s - s.max())
+        p /= p.sum()
+        right = np.arange(len(near)) < hoods.n_targets[i]
+        share = np.where(right, p / p[right].sum(), 0)
+        M += step * np.outer(x, (share - p) @ rows[near])
+    assert_allclose(fit.learned, M, atol=1e-5)
+
+
+class recorded:
+    """One round of a model's trainer, with what it was made from."""
+
+    def __init__(self, model, Q, D, relevant, weights):
+        from nearkin.learning.pair_fit import PairFit
+        from nearkin.learning.trainer import Trainer
+
+        judged = Judgements.of(relevant, len(Q), len(D))
+        fit = PairFit(model, Q, D, judged, None)
+        fit._prepare(nearkin.RunFolder.nowhere())
+        trainer = fit._trainer(Q, D, judged, model.step_size, seed=3)
+        trainer.weights = (weights / weights.mean()).astype(np.float32)
+        self.rows, self.scale = trainer.rows, model.scale_
+        self.hoods = trainer.visits.neighborhoods(trainer._impostors(), len(D))
+        self.schedule = Trainer(
+            trainer.rows, self.hoods, trainer.settings, trainer.matrix, visits=np.arange(len(Q)),
+            taken=0, weights=trainer.weights,
+        ).schedule()  # fmt: skip
+        trainer.round()
+        self.learned = trainer.learned
+
+
+def test_queries_of_another_width():
+    Q, D, relevant = corpus(n=600, m=300)
+    turned = (Q @ np.random.default_rng(5).normal(size=(24, 30))).astype("f4")
+    model = SLNE(random_state=0).fit_pairs(turned[:240], D, relevant[:240])
+    assert model.matrix_.shape == (30, 24)
+    asked = model.transform_query(turned[240:])
+    assert ndcg(asked, D, relevant[240:] - [240, 0]) > 0.3
+    assert_allclose(model.similarity(turned[:5], D[:7]), turned[:5] @ model.matrix_ @ D[:7].T,
+                    rtol=1e-4, atol=1e-4)  # fmt: skip
+    with pytest.raises(ValueError, match="prepare=Preprocess: queries have 30 columns"):
+        SLNE(prepare=Preprocess(unit_length=False)).fit_pairs(turned, D, relevant)
+
+
+def test_a_sparse_matrix_of_grades_is_the_same(tmp_path):
+    Q, D, relevant = corpus()
+    grades = sparse.csr_array((np.ones(len(relevant)), relevant.T), shape=(len(Q), len(D)))
+    models = [SLNE(random_state=0).fit_pairs(Q, D, given) for given in (relevant, grades)]
+    assert_array_equal(models[0].matrix_, models[1].matrix_)
+    nearkin.save(models[0], tmp_path / "model.safetensors")
+    loaded = nearkin.load(tmp_path / "model.safetensors")
+    assert_array_equal(loaded.transform_query(Q), models[0].transform_query(Q))
+    assert loaded.pair_choice_ == models[0].pair_choice_
+
+
+def test_prepared_rows_fold_into_the_query():
+    Q, D, relevant = corpus(n=600, m=300)
+    model = SLNE(prepare=Preprocess(whitening=0.25, unit_length=False), random_state=0)
+    model.fit_pairs(Q, D + 5, relevant)
+    by_index = np.argsort(-model.transform_query(Q) @ (D + 5).T, axis=1)[:, 0]
+    assert (by_index == model.similarity(Q, D + 5).argmax(axis=1)).mean() > 0.99
+
+
+def test_a_fit_resumes(tmp_path):
+    Q, D, relevant = corpus()
+    settings = {"max_epochs": 2, "random_state": 0}
+    whole = SLNE(**settings).fit_pairs(Q, D, relevant)
+    kept = SLNE(**settings).fit_pairs(Q, D, relevant, folder=tmp_path / "run")
+    again = SLNE(**settings).fit_pairs(Q, D, relevant, folder=tmp_path / "run")
+    assert_array_equal(whole.matrix_, kept.matrix_)
+    assert_array_equal(whole.matrix_, again.matrix_)
+    with pytest.raises(ValueError, match="queries differs"):
+        SLNE(**settings).fit_pairs(2 * Q, D, relevant, folder=tmp_path / "run")
+
+
+def test_queries_with_a_common_document_are_held_out_together():
+    pairs = [[0, 1], [1, 1], [1, 2], [2, 2], [3, 5], [4, 6], [5, 7]]
+    judged = Judgements.of(pairs, 6, 9)
+    masks = list(held_out(judged, 6, 9, seed=0))
+    assert len(masks) >= 2
+    assert all(len(set(mask[:3])) == 1 for mask in masks)
+    assert (np.sum(masks, axis=0) <= 1).all()
+
+
+def test_the_choice_on_a_sample_keeps_judged_documents(monkeypatch):
+    monkeypatch.setattr("nearkin.learning.pair_choice.MAX_QUERIES", 20)
+    monkeypatch.setattr("nearkin.learning.pair_choice.MAX_DOCUMENTS", 50)
+    Q, D, relevant = corpus()
+    judged = Judgements.of(relevant, len(Q), len(D))
+    few, stored, kept = sampled(Q, D, judged, seed=0)
+    assert (len(few), len(stored), len(kept.query)) == (20, 50, 20)
+    own = {tuple(q): tuple(D[d]) for q, (_, d) in zip(Q, relevant)}
+    for q, d in zip(kept.query, kept.document):
+        assert own[tuple(few[q])] == tuple(stored[d])
+
+
+@pytest.mark.parametrize(
+    ("relevant", "problem"),
+    [
+        ([[0, 400]], "relevant names document 400, and there are 400"),
+        ([[120, 0]], "relevant names query 120"),
+        ([[0, 1], [0, 1]], "relevant grades document 1 for query 0 twice"),
+        ([[0, 1, 0]], "no grade above 0"),
+        ([[0.5, 1]], "whole row numbers"),
+        ([0, 1], "relevant has shape"),
+        ([["a", "b"]], "relevant has shape"),
+    ],
+)
+def test_judgements_that_make_no_sense(relevant, problem):
+    Q, D, _ = corpus()
+    with pytest.raises(ValueError, match=problem):
+        SLNE().fit_pairs(Q, D, relevant)
+
+
+def test_weights_that_make_no_sense():
+    Q, D, relevant = corpus()
+    for weights in (np.ones(3), -np.ones(len(Q)), np.zeros(len(Q))):
+        with pytest.raises(ValueError, match="sample_weight has shape"):
+            SLNE().fit_pairs(Q, D, relevant, sample_weight=weights)
