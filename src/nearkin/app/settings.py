@@ -15,7 +15,7 @@ REQUIRES = {
     "preprocess": ("components", "whitening", "power", "center", "unit_length", "fourier"),
     "fourier": ("bandwidth",),
 }
-WITH_AUTO = ("auto", "scoring", "effort", "seed")
+WITH_AUTO = ("auto", "scoring", "effort", "for_index", "seed")
 
 
 def _option(default: Any, text: str, panel: str) -> Any:
@@ -107,10 +107,15 @@ class TrainingSettings:
         "the learner, the preprocessing or the vote is given.", "Automatic choice",
     )  # fmt: skip
     scoring: str = _option(
-        "log_loss", "What to choose by: log_loss, accuracy, precision or average_precision.",
+        "classification", "What to choose by: classification (log loss and error), log_loss, "
+        "accuracy, precision or average_precision.",
         "Automatic choice",
     )  # fmt: skip
     effort: float = _option(1.0, "2 takes twice as long to choose.", "Automatic choice")
+    for_index: bool = _option(
+        False, "Choose a similarity that folds into the query, for an index of the rows as given.",
+        "Automatic choice",
+    )  # fmt: skip
     seed: int = _option(0, "Random seed.", "Other")
 
     def resolved(self, shape: tuple[int, int]) -> "TrainingSettings":
@@ -141,7 +146,7 @@ class TrainingSettings:
             raise ValueError(
                 f"--auto chooses every setting: leave out {_as_option(manual[0])} or --auto"
             )
-        for name in ("scoring", "effort"):
+        for name in ("scoring", "effort", "for_index"):
             if name in names and not auto:
                 raise ValueError(
                     f"{_as_option(name)} is for the automatic choice, and "
@@ -227,7 +232,8 @@ class TrainingSettings:
         from nearkin.learning.sampling import RULES
 
         if self.auto is not False:
-            selection = nearkin.Selection(self.scoring, self.effort, verbose)
+            aim: Any = self.scoring
+            selection = nearkin.Selection(aim, self.effort, self.for_index, verbose)
             return nearkin.SoftVotingKNN(selection=selection, random_state=self.seed)
         final = self.resolved(shape)
         rule: Any = RULES[final.sampling]

@@ -25,7 +25,8 @@ MAX_FOURIER = 64
 class Starts:
     """Preprocessings for data of one shape and kind."""
 
-    def __init__(self, rows: Any, kept: int, seed: int, wide: bool) -> None:
+    def __init__(self, rows: Any, kept: int, seed: int, wide: bool, linear: bool = False) -> None:
+        self.linear = linear  # only what folds into the query
         self.columns, self.kept, self.seed = rows.shape[1], kept, seed
         self.most = min(int(0.98 * kept) or 1, self.columns)
         self.wide = wide  # more columns than rows, of all rows
@@ -38,7 +39,8 @@ class Starts:
     def whitened(self) -> list[Preprocess]:
         """Principal directions, more or less whitened."""
         n = None if self.wide else min(START_COMPONENTS, self.most)  # of wide rows, all
-        return [Preprocess(n, whitening=w, random_state=self.seed) for w in WHITENING]
+        unit, seed = not self.linear, self.seed
+        return [Preprocess(n, whitening=w, unit_length=unit, random_state=seed) for w in WHITENING]
 
     def reduced(self, best: Preprocess) -> list[Preprocess]:
         """The best of them with other numbers of directions."""
@@ -59,7 +61,7 @@ class Starts:
 
     def powered(self, best: Any) -> list[Any]:
         """Square roots of the entries, of counts and of outputs of rectified units."""
-        if not self.positive or best is None:
+        if self.linear or not self.positive or best is None:
             return []
         return [clone(best).set_params(power=0.5)]
 
@@ -67,13 +69,13 @@ class Starts:
         """Whitening by the covariance within classes."""
         if self.columns > MAX_WITHIN_CLASS:
             return []
-        power = getattr(best, "power", 1.0)
-        return [WithinClassWhitening(s, power=power) for s in SHRINKAGE]
+        power, unit = getattr(best, "power", 1.0), not self.linear
+        return [WithinClassWhitening(s, power=power, unit_length=unit) for s in SHRINKAGE]
 
     def fourier(self, best: Any) -> list[FourierFeatures]:
         """A non-linear similarity, for few dimensions."""
         columns = getattr(best, "n_components", None) or self.columns
-        if columns > MAX_FOURIER or isinstance(best, UnitLength):
+        if self.linear or columns > MAX_FOURIER or isinstance(best, UnitLength):
             return []
         before = clone(best).set_params(unit_length=False)
         n = int(np.clip(self.kept // 4, 50, 400))

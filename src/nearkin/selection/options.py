@@ -6,8 +6,10 @@ from typing import ClassVar, Literal
 from nearkin.validation import expect
 from nearkin.validation.parameters import ParameterGroup, Table
 
-Scoring = Literal["log_loss", "accuracy", "precision", "average_precision"]
-SCORINGS: tuple[Scoring, ...] = ("log_loss", "accuracy", "precision", "average_precision")
+Scoring = Literal["classification", "log_loss", "accuracy", "precision", "average_precision"]
+SCORINGS: tuple[Scoring, ...] = (
+    "classification", "log_loss", "accuracy", "precision", "average_precision"
+)  # fmt: skip
 
 
 @dataclass(repr=False)
@@ -16,10 +18,15 @@ class Selection(ParameterGroup):
 
     Parameters
     ----------
-    scoring : {"log_loss", "accuracy", "precision", "average_precision"}
-        What held-out rows judge by. ``"precision"``: the share of a row's own class among the ten
-        most similar of its shortlist, and ``"average_precision"`` over all of the shortlist, for
-        retrieval rather than classification.
+    scoring : {"classification", "log_loss", "accuracy", "precision", "average_precision"}
+        What held-out rows judge by. ``"classification"``: the geometric mean of log loss and error,
+        each of which is noisy where classes are small. ``"precision"``: the share of a row's own
+        class among the ten most similar of its shortlist, and ``"average_precision"`` over all of
+        the shortlist, for retrieval rather than classification.
+    for_index : bool
+        Choose what folds into the query (`SoftVotingKNN.adapter`): rows are prepared by a linear
+        map only, and candidates judged by what an index of all rows finds, by dot product.
+        ``scoring`` is then usually ``"precision"``.
     effort : float
         1 tries candidates on samples of the rows that keep the choice about as long as a fit or
         two; 4 takes four times as long.
@@ -27,12 +34,14 @@ class Selection(ParameterGroup):
         1 shows a bar, 2 prints a line a candidate.
     """
 
-    scoring: Scoring = "log_loss"
+    scoring: Scoring = "classification"
     effort: float = 1.0
+    for_index: bool = False
     verbose: int = 0
 
     PARAMETERS: ClassVar[Table] = {
         "scoring": expect.choice(*SCORINGS),
         "effort": expect.number(above=0),
+        "for_index": expect.flag,
         "verbose": expect.verbosity,
     }

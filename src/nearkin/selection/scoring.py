@@ -8,6 +8,7 @@ from nearkin.selection.options import Scoring
 from nearkin.voting.choice import Ballot, ChosenVote
 
 RETRIEVED = 10
+_TINY = 1e-12
 
 
 def precision(ballot: Ballot) -> float:
@@ -27,7 +28,14 @@ def _relevant(ballot: Ballot) -> np.ndarray:
     return np.take_along_axis(ballot.labels, order, axis=1) == ballot.truth[:, None]
 
 
+def classification(ballot: Ballot, chosen: ChosenVote) -> float:
+    """Minus the logarithm of the geometric mean of log loss and error; half an error at least."""
+    errors = max(1 - chosen.accuracy, 0.5 / len(ballot.truth))
+    return -0.5 * float(np.log(max(chosen.log_loss, _TINY)) + np.log(errors))
+
+
 SCORES: dict[Scoring, Callable[[Ballot, ChosenVote], float]] = {
+    "classification": classification,
     "log_loss": lambda _, chosen: -chosen.log_loss,
     "accuracy": lambda _, chosen: chosen.accuracy - 1e-3 * chosen.log_loss,
     "precision": lambda ballot, _: precision(ballot),

@@ -71,6 +71,7 @@ class Candidate:
             "vote": self.chosen.vote,
             "log_loss": self.chosen.log_loss,
             "accuracy": self.chosen.accuracy,
+            "score": self.score,
         }
 
 
@@ -98,13 +99,19 @@ class Search:
             )
         if min(self.rows.shape) > 1_500:  # principal directions of wide rows take long
             masks = masks[:2]
-        self.splits = [Split(self.rows, self.labels, held, self.n_classes) for held in masks]
+        wanted = self.n_classes, self.options.for_index
+        self.splits = [Split(self.rows, self.labels, held, *wanted) for held in masks]
         self._prepared: tuple[str, list[Prepared]] = "", []
 
     @property
     def start(self) -> Preset:
         """The learner that starts are compared with."""
         return WIDE_START if self.wide else START
+
+    @property
+    def starts(self) -> Starts:
+        """Preprocessings to start from."""
+        return Starts(self.rows, self.kept, self.seed, self.wide, self.options.for_index)
 
     @property
     def kept(self) -> int:
@@ -279,7 +286,7 @@ def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]
     """The best plain neighbours, and the starts that learn best."""
     if not isinstance(preprocess, str):
         return search.plain(preprocess), [search.learned(preprocess, search.start)]
-    starts = Starts(search.rows, search.kept, search.seed, search.wide)
+    starts = search.starts
     show = search.options.verbose == 1
     plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
     whitened = [search.learned(p, search.start) for p in starts.whitened()]
@@ -295,16 +302,14 @@ def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
     """The best learner, from the best start on this larger sample."""
     if search.kept > kept:
         starts = [search.learned(s.preprocess, search.start) for s in starts]
-        resized = Starts(search.rows, search.kept, search.seed, search.wide).resized
-        more = resized(search.best(starts).preprocess)
+        more = search.starts.resized(search.best(starts).preprocess)
         starts += [search.learned(p, search.start) for p in more]
     best = search.best(starts)
-    longer = search.learned(best.preprocess, search.start, FINAL_EPOCHS, curve=True)
-    best = search.best([best, longer])
     for group in WIDE_CHANGES if search.wide else CHANGES:
         options = [best.learner | change for change in group]  # type: ignore[operator]
-        tried = [search.learned(best.preprocess, o, best.epochs) for o in options]
-        best = search.best([best, *tried])
+        best = search.best([best, *(search.learned(best.preprocess, o) for o in options)])
+    longer = search.learned(best.preprocess, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]
+    best = search.best([best, longer])
     if search.rows.shape[1] >= search.kept / 2:  # no rule wins everywhere near the border
         other = START if search.wide else WIDE_START
         last = search.learned(best.preprocess, other, FINAL_EPOCHS, curve=True)

@@ -25,10 +25,17 @@ class Split:
     Nothing that is fitted here sees the held-out rows, with labels or without.
     """
 
-    def __init__(self, rows: Any, labels: Labels, held: NDArray[np.bool_], n_classes: int) -> None:
+    def __init__(
+        self,
+        rows: Any,
+        labels: Labels,
+        held: NDArray[np.bool_],
+        n_classes: int,
+        for_index: bool = False,
+    ) -> None:
         self.kept, self.queries = rows[np.flatnonzero(~held)], rows[np.flatnonzero(held)]
         self.labels, self.truth = labels[~held], labels[held]
-        self.n_classes = n_classes
+        self.n_classes, self.for_index = n_classes, for_index
         self._pca: dict[float, Preprocess] = {}
 
     def prepare(self, preprocess: Any, k: int) -> "Prepared":
@@ -70,6 +77,8 @@ class Prepared:
 
     def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
         """What votes on the held-out rows under a matrix; without one, plain neighbours."""
+        if self.split.for_index:
+            return self._found(matrix)
         if matrix is None:
             scale = float(np.einsum("nd,nd->n", self.rows, self.rows).mean(dtype=np.float64))
             products = self.queries
@@ -78,6 +87,15 @@ class Prepared:
             scale, products = 1.0, self.queries @ matrix
             scores = pairs.pair_scores(products, self.rows, self.near)
         mean = mean_similarity(self.rows, self.lists, matrix, scale)[self.near] if csls else None
-        labels = self.split.labels[self.near]
+        return self._voting(scores, self.near, products, mean)
+
+    def _found(self, matrix: Array | None) -> Ballot:
+        """What an index of all rows finds by dot product."""
+        products = self.queries if matrix is None else self.queries @ matrix
+        scores, near = NeighborIndex(self.rows, metric="dot").nearest(self.near.shape[1], products)
+        return self._voting(scores, near, products, None)
+
+    def _voting(self, scores: Array, near: Any, products: Array, mean: Array | None) -> Ballot:
         class_scores = np.where(self.absent, np.float32(-np.inf), products @ self.means.T)
-        return Ballot(scores, labels, self.split.truth, self.split.n_classes, mean, class_scores)
+        split = self.split
+        return Ballot(scores, split.labels[near], split.truth, split.n_classes, mean, class_scores)
