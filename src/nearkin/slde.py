@@ -277,6 +277,11 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 "weights='accuracy' judges on rows whose labels the learner's prepare="
                 f"{type(self.prepare).__name__}() has seen; give it prepare='auto'"
             )
+        if self._execution.refresh:
+            raise ValueError(
+                f"learner.execution.refresh={self._execution.refresh}: members share one graph, "
+                "which is not searched again; give refresh=0, or learn with SLNE"
+            )
         if self.weights == "accuracy" and self.own_neighbors:
             raise ValueError("weights='accuracy' judges by the shared graph: own_neighbors=False")
 

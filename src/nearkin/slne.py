@@ -25,10 +25,17 @@ from nearkin.learning.pair_fit import PairFit
 from nearkin.learning.pairs import Judgements, check_weights
 from nearkin.learning.preparation import Preparation, known_preparation, preparation_for
 from nearkin.learning.presets import TALL, for_shape
+from nearkin.learning.refresh import refreshed
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
 from nearkin.learning.trainer import TINY, Hyperparameters, Trainer
 from nearkin.native.blas import serial_blas
-from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
+from nearkin.neighborhoods import (
+    Neighborhoods,
+    NeighborLists,
+    as_graph,
+    as_lists,
+    neighborhoods,
+)
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect, memory
@@ -264,13 +271,38 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             neighbors = self._find_neighbors(rows, folder, all_rows)
         self._cached_seen = TrainingSet(rows, np.asarray(y).ravel(), neighbors)
         holdout = self._hold_out(neighbors, labels, seed)
+        data = rows, labels, holdout, seed
+        best = self._learn(neighbors, *data, folder, all_rows)
+        for number in range(self._execution.refresh):
+            if self.interrupted_:
+                break
+            before = vars(self).copy()
+            neighbors = self._search_again(rows, neighbors)
+            now = self._learn(neighbors, *data, folder.sub(f"refresh-{number + 1}"), all_rows)
+            if now < best:
+                self.__dict__.update(before)
+                break
+            best = now
+        return self
+
+    def _learn(
+        self,
+        neighbors: NeighborLists,
+        rows: NDArray[np.float32],
+        labels: NDArray[Any],
+        holdout: HoldOut,
+        seed: int,
+        folder: RunFolder,
+        all_rows: Digest,
+    ) -> float:
+        """Run Algorithm 1 on these neighbourhoods; the accuracy on held-out rows, if any."""
         hoods = neighborhoods(
             neighbors,
             labels,
             held=holdout.held if holdout else None,
             hub_limit=self._execution.hub_limit,
         )
-        self._report_skipped(hoods, holdout.held, stacklevel=4)
+        self._report_skipped(hoods, holdout.held, stacklevel=5)
         trainer = self._trainer(rows, hoods, seed)
         state = TrainingState(self.history_)
 
@@ -284,7 +316,16 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         self.history_ = state.history
         with serial_blas():
             self._run(trainer, validate, state, checkpoints)
-        return self
+        return state.best
+
+    def _search_again(
+        self, rows: NDArray[np.float32], neighbors: NeighborLists
+    ) -> NDArray[np.int32]:
+        """The neighbours, and those under the learned similarity."""
+        if isinstance(neighbors, Neighborhoods):
+            neighbors = as_graph(neighbors, len(rows))
+        with serial_blas():
+            return refreshed(neighbors, rows, self.matrix_, self.n_neighbors, self.index)
 
     def fit_pairs(
         self,
@@ -420,7 +461,10 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             {name: getattr(self, name) for name in names}
             | {"sampling": self._rule.fingerprint(), "step_size": self._step_size}
             | self._constraint.get_params()
-            | {name: execution[name] for name in ("order", "quantize", "index", "hub_limit")}
+            | {
+                name: execution[name]
+                for name in ("order", "quantize", "index", "refresh", "hub_limit")
+            }
         )
 
     def _inputs(self, trainer: Trainer) -> dict[str, Any]:
@@ -461,6 +505,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     ) -> None:
         n, D = rows.shape
         k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
+        k = min((1 + self._execution.refresh) * k, n - 1) or 1
         stages = fit_bytes(
             n, D, k, index=self.index, ready_lists=neighbors is not None,
             early_stopping=self.validation_fraction > 0, average=self.average,

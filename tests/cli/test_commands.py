@@ -145,7 +145,7 @@ def test_settings_are_chosen_unless_one_is_given():
     chosen = TrainingSettings(scoring="precision", effort=2.0, seed=3)
     model = chosen.given({"scoring", "effort", "seed"}).classifier((100, 8), verbose=1)
     assert (model.similarity, model.preprocess, model.vote) == ("auto", "auto", "auto")
-    assert model.selection == package.Selection("precision", 2.0, 1)
+    assert model.selection == package.Selection("precision", 2.0, verbose=1)
     assert model.random_state == 3
     for name in ("epochs", "whitening", "vote", "ensemble", "csls", "average"):
         assert TrainingSettings().given({name}).auto is False

@@ -60,6 +60,9 @@ class TrainingSettings:
     )  # fmt: skip
     quantize: bool = _option(False, "Score with an int8 copy of the rows; large data.", "Learner")
     hub_limit: float = _option(10.0, "Lists that make a row a hub, times their mean.", "Learner")
+    refresh: int = _option(
+        0, "Learn again with neighbours searched under what was learned, so many times.", "Learner"
+    )
     tol: float = _option(
         1e-3, "Stop when the loss decreases by less; 0: run all epochs.", "Learner"
     )
@@ -252,6 +255,7 @@ class TrainingSettings:
                 order=self.order,  # type: ignore[arg-type]
                 quantize=self.quantize or "auto",
                 index=self.index,
+                refresh=self.refresh,
                 hub_limit=self.hub_limit,
                 callback=None if self.ensemble else callback,
                 verbose=verbose if self.ensemble else 0,

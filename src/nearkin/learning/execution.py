@@ -34,6 +34,10 @@ class Execution(ParameterGroup):
         matrices.
     index : str
         How neighbours are found: see `nearkin.neighbors.nearest`.
+    refresh : int
+        Learn so many times again, with neighbours searched anew under what was learned, by dot
+        product, beside the plain ones: for an index that is searched as a whole. With early
+        stopping, a round is kept only if held-out rows gain.
     hub_limit : float or None
         A row in more than this many times the mean number of lists is a hub, and keeps only so
         many of them as neighbours: see `nearkin.neighborhoods.neighborhoods`.
@@ -46,6 +50,7 @@ class Execution(ParameterGroup):
     order: Order = "random"
     quantize: bool | Literal["auto"] = "auto"
     index: str = "auto"
+    refresh: int = 0
     hub_limit: float | None = 10.0
     verbose: int = 0
     callback: Callable[[int, Any], object] | None = None
@@ -54,6 +59,7 @@ class Execution(ParameterGroup):
         "order": expect.choice(*ORDERS),
         "quantize": expect.either(expect.flag, expect.choice("auto")),
         "index": known_index,
+        "refresh": expect.whole(0, 10),
         "hub_limit": expect.optional(expect.number(1)),
         "verbose": expect.verbosity,
         "callback": expect.optional(expect.function),
