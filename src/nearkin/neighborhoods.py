@@ -16,6 +16,8 @@ from nearkin.native.jit import compiled
 from nearkin.native.threads import in_threads
 from nearkin.native.vectors import copy, read_only
 
+_SPLIT_ROWS = 4_096
+
 # An (n, k) integer array, or a scipy CSR graph (whose types scipy does not publish).
 NeighborLists: TypeAlias = Any
 
@@ -118,6 +120,30 @@ def neighborhoods(
     out = np.empty(out_indptr[-1], np.int32)
     in_threads(partial(_fill, *graph, out_indptr, out, n_targets), n)
     return Neighborhoods(out_indptr, out, n_targets, n_hubs, getattr(neighbors, "cells", None))
+
+
+def split_by_shared_labels(graph: Neighborhoods, labels: NDArray[np.bool_]) -> Neighborhoods:
+    """The same graph, in which a row's targets are the neighbours that share a label with it.
+
+    `labels` are an (n, L) indicator array.
+
+    Examples
+    --------
+    >>> graph = neighborhoods([[1], [2], [1]], np.zeros(3, int))
+    >>> split = split_by_shared_labels(graph, np.array([[1, 0], [1, 1], [0, 1]], bool))
+    >>> [split.targets(i).tolist() for i in range(3)]
+    [[1], [0, 2], [1]]
+    """
+    indices, n_targets = np.empty_like(graph.indices), np.zeros_like(graph.n_targets)
+    for lo in range(0, len(labels), _SPLIT_ROWS):
+        hi = min(lo + _SPLIT_ROWS, len(labels))
+        part = slice(graph.indptr[lo], graph.indptr[hi])
+        row = np.repeat(np.arange(lo, hi), graph.degrees[lo:hi])
+        near = graph.indices[part]
+        shared = (labels[row] & labels[near]).any(axis=1)
+        indices[part] = near[np.lexsort((~shared, row))]
+        n_targets[lo:hi] = np.bincount(row[shared] - lo, minlength=hi - lo)
+    return Neighborhoods(graph.indptr, indices, n_targets, graph.n_hubs, graph.cells)
 
 
 def _hub_cuts(  # type: ignore[no-untyped-def]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
@@ -35,6 +35,7 @@ from nearkin.neighborhoods import (
     as_graph,
     as_lists,
     neighborhoods,
+    split_by_shared_labels,
 )
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
@@ -228,6 +229,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         X: ArrayLike,
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
+        sample_weight: ArrayLike | None = None,
         folder: str | os.PathLike[str] | RunFolder | None = None,
     ) -> Self:
         """Learn `matrix_` from rows `X` with labels `y`.
@@ -237,9 +239,12 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         X : (n, D) array-like
             float32 in C order is used in place, also as a read-only memory map; anything else
             is converted.
-        y : (n,) array-like
+        y : (n,) array-like, or (n, L) indicator array
+            Labels; of rows with several labels, those that share one are of a kind.
         neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
             Ready-made neighbour lists; found with `index` if left out.
+        sample_weight : (n,) array-like, optional
+            How far the step of each row goes, relative to the others.
         folder : path or nearkin.RunFolder, optional
             Where to write a checkpoint every five minutes. If the process dies, the same fit with
             the same folder resumes and ends with the same matrix, to the last bit; other data or
@@ -250,10 +255,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         memory.check_conversion(X)
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
+        weights = check_weights(sample_weight, len(rows))
         place = as_run_folder(folder)
         self._check_memory(rows, neighbors, place)
         with place.claim("SLNE.fit") as claimed:
-            return self._fit(rows, labels, y, neighbors, claimed)
+            return self._fit(rows, labels, y, neighbors, weights, claimed)
 
     def _fit(
         self,
@@ -261,17 +267,20 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         labels: NDArray[Any],
         y: ArrayLike,
         neighbors: NeighborLists | None,
+        weights: NDArray[np.float32] | None,
         folder: RunFolder,
     ) -> Self:
         random_state = check_random_state(folder.seed(self.random_state))
         seed = int(random_state.randint(np.iinfo(np.int32).max))
-        rows = self._prepare_rows(rows, np.asarray(y).ravel(), random_state, folder)
+        several = labels.ndim == 2
+        known = labels if several else np.asarray(y).ravel()
+        rows = self._prepare_rows(rows, known, random_state, folder)
         all_rows = Digest(rows)
         if neighbors is None:
             neighbors = self._find_neighbors(rows, folder, all_rows)
-        self._cached_seen = TrainingSet(rows, np.asarray(y).ravel(), neighbors)
+        self._cached_seen = None if several else TrainingSet(rows, known, neighbors)
         holdout = self._hold_out(neighbors, labels, seed)
-        data = rows, labels, holdout, seed
+        data = rows, labels, weights, holdout, seed
         best = self._learn(neighbors, *data, folder, all_rows)
         for number in range(self._execution.refresh):
             if self.interrupted_:
@@ -290,6 +299,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         neighbors: NeighborLists,
         rows: NDArray[np.float32],
         labels: NDArray[Any],
+        weights: NDArray[np.float32] | None,
         holdout: HoldOut,
         seed: int,
         folder: RunFolder,
@@ -298,18 +308,23 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         """Run Algorithm 1 on these neighbourhoods; the accuracy on held-out rows, if any."""
         hoods = neighborhoods(
             neighbors,
-            labels,
+            labels if labels.ndim == 1 else np.zeros(len(labels), np.int64),
             held=holdout.held if holdout else None,
             hub_limit=self._execution.hub_limit,
         )
+        if labels.ndim == 2:
+            hoods = split_by_shared_labels(hoods, labels)
         self._report_skipped(hoods, holdout.held, stacklevel=5)
         trainer = self._trainer(rows, hoods, seed)
+        trainer.weights = weights
         state = TrainingState(self.history_)
 
         def validate() -> float | None:
             return holdout.accuracy(rows, labels, trainer.learned) if holdout else None
 
         inputs = self._inputs(trainer) | {"X": all_rows, "y": Digest(labels)}
+        if weights is not None:
+            inputs["sample_weight"] = Digest(weights)
         checkpoints = CheckpointWriter(folder, inputs, trainer, state)
         checkpoints.resume()
         self._check_epochs(state, folder)
@@ -376,7 +391,13 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         """Rows as M is learned on them."""
         if not (self.warm_start and hasattr(self, "matrix_")):
             judged = self.validation_fraction > 0
-            self.preparation_ = preparation_for(self.prepare, rows.shape, judged)
+            unlabelled = judged or y.ndim == 2
+            self.preparation_ = preparation_for(self.prepare, rows.shape, unlabelled)
+            if y.ndim == 2 and learns_from_labels(self.preparation_):
+                raise ValueError(
+                    f"prepare={type(self.prepare).__name__} needs one label a row, and y has "
+                    "several; give prepare='auto'"
+                )
             if judged and learns_from_labels(self.preparation_):
                 raise ValueError(
                     f"validation_fraction={self.validation_fraction} judges on rows whose labels "
@@ -488,6 +509,12 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float32], Any]:
         check_label_count(X, y)
+        if _several(y):
+            rows = validate_data(self, X, dtype=np.float32, order="C", ensure_min_samples=2)
+            labels = np.asarray(y).astype(bool)
+            self._remember(rows, labels)
+            self.rule_ = for_shape(*rows.shape)["sampling"]
+            return rows, labels
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
         check_classification_targets(y)
         classes, labels = classes_of(y)
@@ -539,6 +566,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     def _hold_out(self, neighbors: NeighborLists, labels: Any, seed: int) -> HoldOut:
         if not self.validation_fraction:
             return HoldOut.none(len(labels))
+        if labels.ndim == 2:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} judges by votes for one label a "
+                "row, and y has several; give validation_fraction=0"
+            )
         rng = np.random.default_rng(seed)
         holdout = HoldOut.draw(neighbors, labels, self.validation_fraction, rng)
         if not holdout:
@@ -615,7 +647,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         try:
             while state.done < self.max_epochs and not state.stopped:
                 record = self._epoch(trainer)
-                diverged = diverged or self._warn_if_diverged(record, stacklevel=5)  # once a fit
+                diverged = diverged or self._warn_if_diverged(record, stacklevel=6)  # once a fit
                 self._publish(trainer)
                 accuracy = validate()
                 if accuracy is not None:
@@ -631,7 +663,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             warnings.warn(
                 f"interrupted in epoch {trainer.epochs + 1}; what was learned so far is kept in "
                 "matrix_, and warm_start=True goes on from it",
-                stacklevel=4,
+                stacklevel=5,
             )
         if state.best_matrix is not None:
             self.t_ -= (trainer.epochs - state.best_epochs) * trainer.n_visits
@@ -682,6 +714,12 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         if execution.callback is None:
             return False
         return execution.callback(int(record["epoch"]), self) is True
+
+
+def _several(y: Any) -> bool:
+    """Whether rows may have several labels: an indicator array of zeros and ones."""
+    given = np.asarray(y)
+    return given.ndim == 2 and type_of_target(given) == "multilabel-indicator"
 
 
 def scale_of(rows: NDArray[np.float32]) -> float:

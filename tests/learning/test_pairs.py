@@ -206,5 +206,5 @@ def test_judgements_that_make_no_sense(relevant, problem):
 def test_weights_that_make_no_sense():
     Q, D, relevant = corpus()
     for weights in (np.ones(3), -np.ones(len(Q)), np.zeros(len(Q))):
-        with pytest.raises(ValueError, match="sample_weight has shape"):
+        with pytest.raises(ValueError, match="sample_weight"):
             SLNE().fit_pairs(Q, D, relevant, sample_weight=weights)

@@ -160,14 +160,16 @@ def start_matrix(queries: Array, documents: Array, judged: Judgements) -> Array:
     return np.linalg.solve(gram, X.T @ Z).astype(np.float32)
 
 
-def check_weights(sample_weight: ArrayLike | None, n_queries: int) -> Array | None:
-    """A weight for each query, of mean 1."""
+def check_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
+    """A weight for each row, of mean 1."""
     if sample_weight is None:
         return None
     weights = np.asarray(sample_weight, float)
-    if weights.shape != (n_queries,) or not (weights >= 0).all() or not weights.sum() > 0:
+    if weights.shape != (n,) or not ((weights >= 0) & np.isfinite(weights)).all():
         raise ValueError(
-            f"sample_weight has shape {weights.shape}; a number from 0 on for each of the "
-            f"{n_queries} queries is expected, not all of them 0"
+            f"sample_weight has shape {weights.shape}; a finite number, zero or above, for each of "
+            f"the {n} rows is expected"
         )
+    if not weights.any():
+        raise ValueError("sample_weight: all weights are zero; at least one must be above zero")
     return (weights / weights.mean()).astype(np.float32)
