@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from nearkin.ensemble.joint import JointMember, refine
 from nearkin.ensemble.members import Members, learn_member, mean_squared_length
 from nearkin.ensemble.memory import ensemble_bytes
+from nearkin.ensemble.pairs import EnsembleRounds
 from nearkin.ensemble.projections import (
     Fixed,
     Projection,
@@ -30,6 +31,8 @@ from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.memory import fit_bytes, listed, with_preparation
+from nearkin.learning.pair_choice import choose_rounds
+from nearkin.learning.pairs import Judgements
 from nearkin.learning.preparation import Preparation, preparation_for
 from nearkin.learning.sampling import PAPER_MARGIN
 from nearkin.learning.trainer import TINY
@@ -41,7 +44,7 @@ from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE, scale_of
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, classes_of, validate_data
+from nearkin.validation.arrays import check_label_count, classes_of, finite_rows, validate_data
 from nearkin.validation.parameters import Table, check_parameters, require
 from nearkin.voting.parts import learns_from_labels
 from nearkin.voting.preparation import prepared
@@ -49,6 +52,7 @@ from nearkin.voting.preparation import prepared
 Array = NDArray[np.float32]
 
 HELD_OUT = 0.1
+PAIR_ROUNDS = 2
 # Parameters that members do not depend on.
 _NOT_FINGERPRINTED = ("n_jobs", "joint_epochs", "learner", "random_state")
 
@@ -221,6 +225,33 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         self._check_memory(rows, neighbors, as_run_folder(folder).durable)
         with self._place(folder) as place, place.claim("SLDE.fit"):
             return self._fit(rows, labels, y, neighbors, place)
+
+    def fit_pairs(self, queries: ArrayLike, documents: ArrayLike, relevant: ArrayLike) -> Self:
+        """Learn from queries, documents and judgements of relevance: see `SLNE.fit_pairs`.
+
+        Queries and documents have the same width. There are at most two rounds: the second learns
+        the members anew, on impostors that are searched under the first. Where that does not help
+        held-out queries, `matrix_` is the identity and there are no members.
+        """
+        self._check_parameters()
+        rows = validate_data(self, queries, dtype=np.float32, order="C")
+        stored = finite_rows(documents, "documents", rows.shape[1])
+        judged = Judgements.of(relevant, len(rows), len(stored))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+
+        def make(queries: Array, documents: Array, judged: Judgements, _: float) -> EnsembleRounds:
+            ensemble = self.unprepared().set_params(random_state=seed)
+            return EnsembleRounds(queries, documents, judged, ensemble, seed)
+
+        choice = choose_rounds(rows, stored, judged, make, (1.0,), PAIR_ROUNDS, seed)
+        final = make(rows, stored, judged, 1.0)
+        while final.rounds < choice.rounds:
+            final.round()
+        fitted = {k: v for k, v in vars(final.ensemble).items() if k.endswith("_")}
+        none = {"members_": [], "projections_": [], "weights_": []}
+        self.__dict__.update(none | fitted | {"matrix_": final.learned, "preparation_": None})
+        self.pair_choice_ = choice._asdict()
+        return self
 
     def _fit(
         self,

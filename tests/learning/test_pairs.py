@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import nearkin
-from nearkin import SLNE, Preprocess, Softmax
+from nearkin import SLDE, SLNE, Preprocess, Softmax
 from nearkin.learning.pair_choice import held_out, sampled
 from nearkin.learning.pairs import Judgements, Visits
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
@@ -208,3 +208,19 @@ def test_weights_that_make_no_sense():
     for weights in (np.ones(3), -np.ones(len(Q)), np.zeros(len(Q))):
         with pytest.raises(ValueError, match="sample_weight"):
             SLNE().fit_pairs(Q, D, relevant, sample_weight=weights)
+
+
+def test_an_ensemble_learns_from_judgements():
+    Q, D, relevant = corpus(n=900, m=400)
+    learner = SLNE("softmax", n_neighbors=30, max_epochs=2)
+    ensemble = SLDE(learner, n_members=2, random_state=0)
+    ensemble.fit_pairs(Q[:300], D, relevant[:300])
+    judged = relevant[300:] - [300, 0]
+    before, after = (ndcg(q, D, judged) for q in (Q[300:], ensemble.transform_query(Q[300:])))
+    assert ensemble.pair_choice_["rounds"] > 0
+    assert len(ensemble.members_) == 2
+    assert after > before + 0.05
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=(60, 24)), rng.normal(size=(200, 24))
+    ensemble.fit_pairs(*noise, rng.integers(0, 60, (60, 2)) * [1, 3])
+    assert_array_equal(ensemble.matrix_, np.eye(24))

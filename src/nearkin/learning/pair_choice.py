@@ -5,12 +5,12 @@ known from training. Doing nothing is a candidate, and preferred within the nois
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.learning.pair_trainer import PairTrainer, search
+from nearkin.learning.pair_trainer import search
 from nearkin.learning.pairs import Judgements
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
 
@@ -32,7 +32,22 @@ class PairChoice(NamedTuple):
     after: float
 
 
-Make = Callable[[Array, Array, Judgements, float], PairTrainer]
+class Rounds(Protocol):
+    """What learns from judgements round by round."""
+
+    queries: Array
+    documents: Array
+    index: str
+
+    @property
+    def learned(self) -> Array:
+        """M so far."""
+
+    def round(self) -> object:
+        """Learn one round more."""
+
+
+Make = Callable[[Array, Array, Judgements, float], Rounds]
 
 
 def choose_rounds(
@@ -109,7 +124,7 @@ def held_out(
             yield mask
 
 
-def _ndcg(trainer: PairTrainer, held: NDArray[np.bool_], judged: Judgements) -> Array:
+def _ndcg(trainer: Rounds, held: NDArray[np.bool_], judged: Judgements) -> Array:
     """Of each held-out query that has a relevant document, over all documents."""
     rows = np.flatnonzero(held)
     found = search(trainer.queries[rows], trainer.documents, trainer.learned, RANKS, trainer.index)

@@ -72,9 +72,13 @@ class PairTrainer:
             self.near = search(
                 self.queries, self.documents, self.learned, self.n_neighbors, self.index
             )
-        rng = np.random.default_rng([self.settings.seed, self.rounds])
-        drawn = rng.integers(0, n, (m, min(RANDOM, n)))
-        return np.concatenate([self.near, drawn], axis=1)
+        return impostors(self.near, n, [self.settings.seed, self.rounds])
+
+
+def impostors(near: NDArray[np.int32], n: int, seed: list[int]) -> NDArray[np.int64]:
+    """For each query, the nearest of `n` documents and random ones."""
+    drawn = np.random.default_rng(seed).integers(0, n, (len(near), min(RANDOM, n)))
+    return np.concatenate([near, drawn], axis=1)
 
 
 def search(

@@ -1,0 +1,39 @@
+"""An ensemble that learns from judgements: each round anew, impostors searched under its sum."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin.learning.pair_trainer import impostors, search
+from nearkin.learning.pairs import Judgements, Visits, stacked
+
+Array = NDArray[np.float32]
+
+
+@dataclass
+class EnsembleRounds:
+    """Rounds of an ensemble, as `learning.pair_choice` judges them."""
+
+    queries: Array
+    documents: Array
+    judged: Judgements
+    ensemble: Any  # an SLDE that takes rows as they are
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.visits = Visits.of(self.judged)
+        self.rows = stacked(self.queries[self.visits.query], self.documents)
+        self.learned: Array = np.eye(self.rows.shape[1], dtype=np.float32)
+        self.index, self.rounds = self.ensemble.index, 0
+
+    def round(self) -> None:
+        """Learn every member again; `members_` and the rest are those of the last round."""
+        k = min(self.ensemble.n_neighbors, len(self.documents))
+        near = search(self.queries, self.documents, self.learned, k, self.index)
+        others = impostors(near, len(self.documents), [self.seed, self.rounds])
+        hoods = self.visits.neighborhoods(others, len(self.documents))
+        labels = np.arange(len(self.rows)) % 2  # the graph alone says what is of a kind
+        self.ensemble.fit(self.rows, labels, neighbors=hoods)
+        self.learned, self.rounds = self.ensemble.matrix_, self.rounds + 1
