@@ -248,7 +248,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         while final.rounds < choice.rounds:
             final.round()
         fitted = {k: v for k, v in vars(final.ensemble).items() if k.endswith("_")}
-        none = {"members_": [], "projections_": [], "weights_": []}
+        none: dict[str, Any] = {"members_": [], "projections_": [], "weights_": []}
         self.__dict__.update(none | fitted | {"matrix_": final.learned, "preparation_": None})
         self.pair_choice_ = choice._asdict()
         return self
