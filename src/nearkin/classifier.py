@@ -25,7 +25,8 @@ from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.base import known_index
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
 from nearkin.selection.options import Selection
-from nearkin.selection.parts import Parts, report, select_parts
+from nearkin.selection.parts import Parts, select_parts
+from nearkin.selection.report import report
 from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_label_count, check_squares, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters, checked, require
@@ -98,7 +99,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     n_neighbors_ : int
     vote_ : nearkin.voting.votes.Vote
     trials_ : list of dict
-        The candidates that were tried, with their log loss and accuracy on held-out rows.
+        The candidates that were tried, with their log loss, accuracy and score on
+        held-out rows; the larger the score, the better by the chosen scoring.
     report_ : str
         What was chosen and why.
     calibration_accuracy_ : float

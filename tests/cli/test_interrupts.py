@@ -1,6 +1,7 @@
 """Ctrl-C: one line that says how to continue; partial work is never taken for complete."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,11 +67,19 @@ def test_an_ensemble_resumes_from_its_folder(files, tmp_path):
     assert answer(*command, cwd=tmp_path)["n_members"] == 3
 
 
-def test_the_automatic_choice_writes_no_model(files, tmp_path):
-    out = tmp_path / "m.safetensors"
-    message = interrupted("train", files / "digits.npz", "--out", out, at=EPOCH)
-    assert message == f"interrupted; {RESTARTS_WITHOUT_FOLDER}\n"
-    assert not out.exists()
+@pytest.mark.parametrize("command", ["train", "run"])
+def test_the_automatic_choice_names_the_best_so_far(files, tmp_path, command):
+    where = {"train": ("--out", tmp_path / "m.safetensors"), "run": ("--folder", tmp_path / "run")}
+    message = interrupted(
+        command, files / "digits.npz", "--scoring", "precision", *where[command],
+        at=["nearkin.slne", "SLNE._epoch", 9],
+    )  # fmt: skip
+    advice = RESTARTS_WITHOUT_FOLDER if command == "train" else RESUMES
+    pattern = r"interrupted; \d+ candidates had been tried; by precision the best was precision "
+    assert re.match(pattern, message)
+    assert message.endswith(f"; {advice}\n")
+    assert message.count("\n") == 1
+    assert not list(tmp_path.rglob("m*.safetensors"))
 
 
 def test_features_resume(pictures, tmp_path):

@@ -264,14 +264,21 @@ class EndsAt(io.StringIO):
         return len(text)
 
 
-def test_ctrl_c_says_what_was_best_so_far():
-    X, y = blobs(n=40, dims=4)
-    model = SoftVotingKNN(selection=Selection(verbose=2), random_state=0)
-    with (
-        contextlib.redirect_stdout(EndsAt(3)),
-        pytest.raises(KeyboardInterrupt, match="interrupted after 3 candidates; the best was prep"),
-    ):
+@pytest.mark.parametrize("scoring", ["log_loss", "precision"])
+def test_ctrl_c_says_what_was_best_so_far(scoring):
+    X, y = blobs(n=60, dims=4, spread=1.0)
+    whole = SoftVotingKNN(selection=Selection(scoring), random_state=0).fit(X, y)
+    tried = whole.trials_[:13]
+    best = max(tried, key=lambda trial: trial["score"])
+    by_loss = min(tried, key=lambda trial: trial["log_loss"])
+    assert (best is by_loss) == (scoring == "log_loss")
+    model = SoftVotingKNN(selection=Selection(scoring, verbose=2), random_state=0)
+    with contextlib.redirect_stdout(EndsAt(13)), pytest.raises(KeyboardInterrupt) as stopped:
         model.fit(X, y)
+    (said,) = stopped.value.__notes__
+    assert said.startswith(f"13 candidates had been tried; by {scoring.replace('_', ' ')} the best")
+    for part in (best["preprocess"], f"{best['log_loss']:.4f}", f"{best['accuracy']:.4f}"):
+        assert part in said
     assert not hasattr(model, "database_")
 
 
@@ -283,7 +290,7 @@ def test_ctrl_c_before_any_candidate():
         def transform(self, X):
             return X
 
-    with pytest.raises(KeyboardInterrupt, match="before any candidate was tried"):
+    with pytest.raises(KeyboardInterrupt, match="no candidate had been tried"):
         SoftVotingKNN(preprocess=Pressed()).fit(*blobs(n=40, dims=4))
 
 
@@ -299,7 +306,7 @@ def test_ctrl_c_inside_a_learner_ends_the_choice(monkeypatch):
     for nth in (2, len(calls) - model.similarity_.max_epochs):
         with monkeypatch.context() as patch, limited(1):
             cut_at(patch, nth, KeyboardInterrupt)
-            with pytest.raises(KeyboardInterrupt, match="interrupted after"):
+            with pytest.raises(KeyboardInterrupt, match="had been tried"):
                 SoftVotingKNN(preprocess=None, random_state=0).fit(X, y)
 
 

@@ -63,8 +63,13 @@ def interruptible(advice: str) -> Iterator[None]:
     """Add advice on how to continue to an interrupt inside the block."""
     try:
         yield
-    except INTERRUPTS:
-        raise Interrupted(advice) from None
+    except INTERRUPTS as interrupt:
+        raise Interrupted(*_known(interrupt), advice) from None
+
+
+def _known(interrupt: BaseException) -> list[str]:
+    """What an interrupt says of the work that it ended."""
+    return [*map(str, interrupt.args), *getattr(interrupt, "__notes__", ())]
 
 
 def report_interrupt(command: Callable[..., None]) -> Callable[..., None]:
@@ -75,7 +80,7 @@ def report_interrupt(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except INTERRUPTS as interrupt:
-            typer.echo("; ".join(["interrupted", *map(str, interrupt.args)]), err=True)
+            typer.echo("; ".join(["interrupted", *_known(interrupt)]), err=True)
             raise typer.Exit(INTERRUPTED) from None
 
     return wrapped

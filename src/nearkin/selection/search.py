@@ -26,6 +26,7 @@ from nearkin.preprocessing import UnitLength
 from nearkin.selection.candidates import START_COMPONENTS, Starts
 from nearkin.selection.holdout import draw_sample, draw_splits
 from nearkin.selection.options import Selection
+from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Labels, Prepared, Split
 from nearkin.slne import SLNE
@@ -266,8 +267,10 @@ def select(
         if second is not first:
             plain = second.plain(plain.preprocess)
         return second.finish(second.best([plain, best])), trials
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_summary(trials)) from None
+    except BaseException as stopped:
+        if not isinstance(stopped, Exception):  # Ctrl-C, in whatever form
+            stopped.add_note(summary(trials, options.scoring))
+        raise
 
 
 def _search(
@@ -329,12 +332,3 @@ class _quiet(warnings.catch_warnings):
 
 def _score(candidate: Candidate) -> float:
     return candidate.score
-
-
-def _summary(trials: list[dict[str, Any]]) -> str:
-    """The best candidate of an interrupted search."""
-    if not trials:
-        return "interrupted before any candidate was tried"
-    best = min(trials, key=lambda trial: trial["log_loss"])
-    shown = "  ".join(f"{name} {value}" for name, value in best.items())
-    return f"interrupted after {len(trials)} candidates; the best was {shown}"
