@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -17,9 +17,10 @@ from nearkin.ensemble.members import matrix_of
 from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
-from nearkin.learning.holdout import HoldOut, lists_of
+from nearkin.learning.calibration import calibrate_held_out, calibrate_on
+from nearkin.learning.holdout import lists_of
 from nearkin.learning.incremental import concatenate_labels
-from nearkin.learning.memory import classifier_bytes
+from nearkin.learning.memory import check_classifier
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.base import known_index
@@ -31,27 +32,25 @@ from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_label_count, check_squares, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters, checked, require
 from nearkin.voting import votes
-from nearkin.voting.choice import Ballot, choose
 from nearkin.voting.class_means import class_means
-from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
+from nearkin.voting.csls import CSLS_NEIGHBORS, matrix_for_csls, mean_similarity
 from nearkin.voting.lists import as_voters, checked_lists, longest, padded
+from nearkin.voting.novelty import listed_novelty
 from nearkin.voting.parts import (
     check_calibration,
     check_database,
     cut,
     is_fitted,
     learn,
-    learns_from_labels,
     listed_scores,
     seeded,
     take_preparation,
 )
-from nearkin.voting.preparation import applied, prepared, width_of
+from nearkin.voting.preparation import applied, prepared
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
 Array = NDArray[np.float32]
 
-CALIBRATION_FRACTION = 0.1
 VOTE_CELLS = 1 << 24
 SHORTLIST = 50
 FLOATS = [np.float32, np.float64, np.float16]
@@ -105,6 +104,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         What was chosen and why.
     calibration_accuracy_ : float
         Accuracy on the held-out rows (with ``vote="auto"``).
+    novelty_threshold_ : float or None
+        What `novelty_score` stayed below for 95 % of the held-out rows; None if no row was.
     database_ : (n, D) float32 array
         The preprocessed rows.
     labels_ : (n,) int32 array
@@ -207,7 +208,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
             rng = check_random_state(claimed.seed(self.random_state))
             parts = self._parts(X, y, groups, rng)
-            self._check_memory(X, parts, neighbors)
+            check_classifier(X, parts, self.index, neighbors is not None)
             return self._fit(X, y, parts, neighbors, calibration, claimed, rng)
 
     def _parts(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, rng: Any) -> Parts:
@@ -241,6 +242,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         rng: Any,
     ) -> Self:
         self.n_neighbors_, self.vote_ = parts.n_neighbors, as_vote(parts.vote)
+        self.novelty_threshold_ = parts.novelty_threshold
         fitted = parts.similarity is None or is_fitted(parts.similarity)
         self.similarity_ = parts.similarity if fitted else seeded(parts.similarity, rng)
         labels = self._keep(X, y, parts.preprocess, rng, folder)
@@ -251,13 +253,12 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.
         own = lists if neighbors is not None else cut(lists, self.similarity_)
         if choosing and calibration is None:
-            self._calibrate_held_out(y, lists, own, fitted, rng, folder)
-            return self
-        if not fitted:
+            calibrate_held_out(self, y, lists, own, fitted, rng, folder)
+        elif not fitted:
             learn(self.similarity_, self.database_, y, own, folder)
         self._measure_csls(lists)
         if choosing and calibration is not None:
-            self._calibrate_on(*calibration)
+            calibrate_on(self, *calibration)
         return self
 
     def add(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -306,31 +307,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
         if hasattr(self, "database_"):
             check_database(self)
-
-    def _check_memory(self, X: ArrayLike, parts: Parts, neighbors: NeighborLists | None) -> None:
-        shape: tuple[Any, ...] = getattr(X, "shape", None) or ()
-        if len(shape) != 2 or 0 in shape:  # lists, and what is refused
-            return
-        n, D = int(shape[0]), int(shape[1])
-        dims = D if parts.preprocess is None else width_of(parts.preprocess, n, D)
-        learns = parts.similarity is not None and not is_fitted(parts.similarity)
-        near = getattr(parts.similarity, "n_neighbors", 0)  # which the learner checks
-        k = max(parts.n_neighbors, near if learns and isinstance(near, int) else 0)
-        searches = learns or parts.vote == "auto" or as_vote(parts.vote).csls > 0
-        stages = classifier_bytes(
-            n, D, dims, max(1, min(k, n - 1)), index=self.index,
-            ready_lists=neighbors is not None or not searches,
-            preprocess=parts.preprocess is not None, learns=learns,
-        )  # fmt: skip
-        if parts.preprocess is None:
-            memory.check_conversion(X)
-        advice = f"lower n_neighbors={k}, or fit on a memory map: np.load(path, mmap_mode='r')"
-        if parts.preprocess is not None:
-            advice = (
-                "lower n_components of the preprocessing, or preprocess into a file, "
-                "Preprocess().fit(X).transform(X, out=...), and fit on that"
-            )
-        memory.check(f"SoftVotingKNN on {n} rows of {D} columns", stages, advice)
 
     def _keep(
         self, X: ArrayLike, y: ArrayLike, preprocess: Any, rng: Any, folder: RunFolder
@@ -392,83 +368,14 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def _measure_csls(self, lists: NeighborLists | None) -> None:
         """Measure how similar each row is to its surroundings."""
-        self.csls_bias_ = np.zeros(len(self.database_), np.float32)
+        n = len(self.database_)
+        self.csls_bias_ = np.zeros(n, np.float32)
         if self.vote_.csls and lists is not None:
-            n = len(self.database_)
             if not isinstance(lists, np.ndarray):
                 lists = lists_of(lists, np.arange(n), n)
-            matrix = getattr(self.similarity_, "matrix_", None)
-            if matrix is None and self.similarity_ is not None:
-                raise ValueError(
-                    f"csls={self.vote_.csls} needs a similarity with matrix_; "
-                    f"{type(self.similarity_).__name__} has none"
-                )
+            matrix = matrix_for_csls(self.similarity_, self.vote_.csls)
             mean = mean_similarity(self.database_, lists, matrix, self.scale_)
             self.csls_bias_ += self.vote_.csls * mean
-
-    def _calibrate_on(self, X: ArrayLike, y: ArrayLike) -> None:
-        truth = np.searchsorted(self.classes_, np.asarray(y))
-        truth = np.minimum(truth, len(self.classes_) - 1)
-        if (self.classes_[truth] != np.asarray(y)).any():
-            raise ValueError("calibration holds labels that y does not; use labels that y has")
-        queries = self._queries(X)
-        self._choose(queries, self._shortlist(queries), truth, self.class_means_)
-
-    def _calibrate_held_out(
-        self,
-        y: ArrayLike,
-        lists: NeighborLists | None,
-        own: NeighborLists | None,
-        fitted: bool,
-        rng: Any,
-        folder: RunFolder,
-    ) -> None:
-        if learns_from_labels(self.preprocess_):
-            raise ValueError(
-                f"vote='auto' cannot choose after {type(self.preprocess_).__name__}, which has "
-                "seen the labels of the rows to choose on; name a vote, such as vote='softmax', or "
-                "leave similarity='auto', which holds them out from the start"
-            )
-        if fitted and self.similarity_ is not None:
-            raise ValueError(
-                "vote='auto' cannot choose with a similarity that is already fitted, because the "
-                "rows it was fitted on would flatter it; pass fit(..., calibration=(rows, labels)) "
-                "or name a vote, such as vote='power'"
-            )
-        generator = np.random.default_rng(rng.randint(2**31 - 1))
-        holdout = HoldOut.none(len(self.labels_))
-        if lists is not None:
-            holdout = HoldOut.draw(lists, self.labels_, CALIBRATION_FRACTION, generator)
-        unfitted = self.similarity_
-        if holdout:  # else there are too few rows to spare any
-            voters = holdout.voters
-            if isinstance(lists, np.ndarray):  # nearest first; all neighbours of a graph vote
-                voters = np.ascontiguousarray(voters[:, : self.shortlist_length])
-            if not fitted:
-                known = holdout.training_lists(own)
-                apart = folder.sub("held-out")
-                rows = self.database_
-                self.similarity_ = learn(clone(unfitted), rows, y, known, apart, holdout.held)
-            held, kept = holdout.held, ~holdout.held
-            means = class_means(self.database_[kept], self.labels_[kept], len(self.classes_))
-            self._choose(self.database_[held], voters, self.labels_[held], means)
-        if not fitted and not getattr(self.similarity_, "interrupted_", False):
-            self.similarity_ = learn(unfitted, self.database_, y, own, folder)
-        self._measure_csls(lists)
-
-    def _choose(
-        self, queries: Array, voters: NDArray[np.int32], truth: NDArray[Any], means: Array
-    ) -> None:
-        """Choose the vote on queries whose labels are known."""
-        scores = self._scores(queries, voters)
-        ballot = Ballot(
-            scores,
-            self.labels_[voters],
-            truth,
-            len(self.classes_),
-            class_scores=self._class_scores(queries, means),
-        )
-        self.vote_, _, self.calibration_accuracy_ = choose(ballot)
 
     def _queries(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "database_")
@@ -486,11 +393,19 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         return self.n_neighbors_ if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
 
     def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        if self.similarity_ is None:
-            scores = pairs.pair_closeness(queries, self.database_, indices, self.scale_)
-        else:
-            scores = listed_scores(self.similarity_, queries, self.database_, indices)
+        scores = self._similarities(queries, indices)
         return scores - self.csls_bias_[indices] if self.vote_.csls else scores
+
+    def _similarities(self, queries: Array, indices: NDArray[np.int32]) -> Array:
+        if self.similarity_ is None:
+            return pairs.pair_closeness(queries, self.database_, indices, self.scale_)
+        return listed_scores(self.similarity_, queries, self.database_, indices)
+
+    def _novelty(self, queries: Array, indices: NDArray[np.int32]) -> Array:
+        scores = self._similarities(queries, indices)
+        return listed_novelty(
+            self.similarity_, queries, self.database_, indices, scores, self.scale_
+        )
 
     def _class_scores(self, queries: Array, means: Array) -> Array:
         """Similarities of queries to class means."""
@@ -498,19 +413,26 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             return queries @ means.T
         return np.asarray(self.similarity_.similarity(queries, means), np.float32)
 
-    def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
-        """Votes by class, a block of queries at a time."""
+    def _blocks(
+        self, X: ArrayLike, neighbors: NeighborLists | None
+    ) -> Iterator[tuple[Array, NDArray[np.int32]]]:
+        """Preprocessed queries and their voters, a block at a time."""
         queries = self._queries(X)
         lists = None
         if neighbors is not None:
             lists = as_voters(neighbors, len(queries), len(self.database_))
-        n_classes = len(self.classes_)
-        widest = max(n_classes, self.shortlist_length if lists is None else longest(lists))
+        listed = self.shortlist_length if lists is None else longest(lists)
+        widest = max(len(self.classes_), listed)
         step = max(1, min(4_096, VOTE_CELLS // widest))
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
             block = queries[part]
-            indices = self._shortlist(block) if lists is None else padded(lists[part])
+            yield block, self._shortlist(block) if lists is None else padded(lists[part])
+
+    def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
+        """Votes by class, a block of queries at a time."""
+        for block, indices in self._blocks(X, neighbors):
+            n_classes = len(self.classes_)
             scores = self._scores(block, indices)
             tally = self.vote_.tally(scores, self.labels_[indices], n_classes)
             no_voters = np.isneginf(scores).all(axis=1)
@@ -554,6 +476,24 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             for tally in self._tallies(X, neighbors)
         ]
         return self.classes_[np.concatenate(best)]
+
+    def novelty_score(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> Array:
+        """How little each row of `X` resembles the stored rows: 0 like them, 1 not at all.
+
+        One less the mean cosine, under the learned similarity, of the query and the three most
+        similar rows of its shortlist. Above `novelty_threshold_` a row is likely to be of no known
+        class. `neighbors` as in `predict`; a query for which none is listed has infinity.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = SoftVotingKNN(random_state=0).fit(X, y)
+        >>> (model.novelty_score([[5.0, 3.5, 1.4, 0.2], [1, 9, 9, 1]]) > model.novelty_threshold_)
+        array([False,  True])
+        """
+        blocks = self._blocks(X, neighbors)
+        return np.concatenate([self._novelty(block, indices) for block, indices in blocks])
 
     @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)
     def kneighbors(

@@ -309,6 +309,32 @@ def test_plan_as_text():
     assert list(units.values()) == ["0.3 seconds", "5.8 days", "unknown"]
 
 
+def test_rows_that_resemble_nothing_are_rejected(files, tmp_path):
+    q = np.load(files / "q.npy")
+    noise = 16 * np.random.default_rng(0).random((3, 64), np.float32)
+    np.save(tmp_path / "q.npy", np.r_[q, noise])
+    command = ("classify", files / "model.safetensors", tmp_path / "q.npy", "--reject")
+    model = package.load(files / "model.safetensors")
+    novelty = model.novelty_score(np.r_[q, noise])
+    rows = answer(*command, "--probabilities", "--top", 2)["rows"]
+    np.testing.assert_allclose([row["novelty"] for row in rows], novelty, atol=1e-5)
+    rejected = novelty > model.novelty_threshold_
+    assert rejected[10:].all()
+    assert rejected[:10].sum() <= 2
+    labels = model.predict_top(q, 2)
+    for row, out, label in zip(rows, rejected, labels):
+        assert row["labels"] == (None if out else label.tolist())
+        assert (row["probabilities"] is None) == out
+    lines = nearkin(*command, "--probabilities").stdout.splitlines()
+    assert lines[0] == "label,share,novelty"
+    assert lines[11].startswith("unknown,,0.")
+    plain = nearkin("classify", files / "model.safetensors", tmp_path / "q.npy").stdout
+    assert "unknown" not in plain
+    assert [line.split(",")[0] for line in lines[1:11] if "unknown" not in line] == [
+        label for label, out in zip(plain.split()[1:], rejected[:10]) if not out
+    ]
+
+
 def test_features_of_images_for_train_and_classify(pictures, tmp_path):
     made = answer("features", pictures / "stripes", "--words", 32, "--out", tmp_path / "f.npy")
     assert (made["rows"], made["columns"], made["classes"]) == (48, 32 * 21, 3)

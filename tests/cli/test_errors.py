@@ -12,6 +12,7 @@ import pytest
 
 from arrays import header
 from commands import COMMANDS, MANUAL, NEARKIN, QUIET, leftovers, nearkin
+from nearkin import SoftVotingKNN
 
 OUT = ["--out", "made.safetensors"]
 
@@ -63,6 +64,10 @@ def bad_files(files, pictures, tmp_path_factory):
     (folder / "torn" / "a" / "x.png").write_bytes(b"\x89PNG torn")
     (folder / "half").mkdir()
     shutil.copy(folder / "run" / "encoder.safetensors", folder / "half")
+    plain = SoftVotingKNN(None, vote="top").fit(X, ["unknown", "known"] * 5)
+    plain.save(folder / "no-threshold.safetensors")
+    plain.novelty_threshold_ = 0.5
+    plain.save(folder / "unknown.safetensors")
     return folder
 
 
@@ -198,6 +203,8 @@ CASES = [
     (["run", "digits.npz", "--folder", "new-run", "--auto", "--epochs", "3"], "leave out --epochs"),
     (["evaluate", "model.safetensors", "test.npz", "--baselines", "luck"], "'luck'"),
     (["classify", "model.safetensors", "q.npy", "--top", "11"], "--top 11"),
+    (["classify", "no-threshold.safetensors", "q.npy", "--reject"], "trained with held-out rows"),
+    (["classify", "unknown.safetensors", "q.npy", "--reject"], "'unknown', which is a class"),
     (["classify", "model.safetensors", "q.npy", "--top", "0"], "--top 0"),
     (["search", "model.safetensors", "q.npy", "--n", "-2"], "--n -2"),
     (["plan", "10", "10", "10"], "k=10 must be smaller"),

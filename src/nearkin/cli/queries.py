@@ -24,6 +24,7 @@ from nearkin.cli.options import (
 )
 from nearkin.cli.output import Json, emit, plain_warnings, write_text
 
+UNKNOWN = "unknown"  # in place of the label of a row that is rejected
 KINDS = ("plain", "learned")  # similarities, in the order of ``rerank``
 
 
@@ -32,6 +33,10 @@ def classify(
     rows: Queries,
     top: Annotated[int, typer.Option(help="Labels per row, best first.")] = 1,
     probabilities: Annotated[bool, typer.Option(help="Add the shares of the votes.")] = False,
+    reject: Annotated[
+        bool,
+        typer.Option("--reject", help="Label rows that resemble no training row 'unknown'."),
+    ] = False,
     encoder: Encoder = None,
     columns: Columns = None,
     vector_column: VectorColumn = None,
@@ -45,9 +50,14 @@ def classify(
 ) -> None:
     """Label new rows or images; CSV or JSON, on standard output or in a file.
 
+    With --reject there is a column 'novelty', and a row whose novelty exceeds that of 95 % of the
+    held-out training rows gets no label: 'unknown' in CSV, null in JSON.
+
     Example: nearkin classify model.safetensors q.npy --top 3 --json
 
     Example: nearkin classify runs/birds unknown/ --probabilities --out labels.csv
+
+    Example: nearkin classify runs/birds unknown/ --reject --out labels.csv
     """
     import numpy as np
 
@@ -56,10 +66,11 @@ def classify(
     classes = trained.model.classes_
     if not 1 <= top <= len(classes):
         raise ValueError(f"--top {top} must lie between 1 and {len(classes)}, the model's classes")
+    limit = _novelty_limit(trained.model, as_json) if reject else np.inf
     with plain_warnings():
         chosen = parse_columns(columns, vector_column, id_column)
         queries = read_queries(rows, chosen, trained, jobs, skip_unreadable)
-        p = np.concatenate([trained.model.predict_proba(block) for block in queries.blocks])
+        p, novelty = _answers(trained.model, queries.blocks, reject)
     order = np.argsort(-p, axis=1, kind="stable")[:, :top]
     shares = np.take_along_axis(p, order, axis=1).astype(float).round(6).tolist()
     results: list[dict[str, Any]] = []
@@ -67,8 +78,14 @@ def classify(
         result: dict[str, Any] = {} if queries.names is None else {"image": queries.names[i]}
         result |= {} if queries.ids is None else {"id": queries.ids[i]}
         end = 0 if result.get("image") in queries.unreadable else top
-        result["labels"] = labels[:end]
-        results.append(result | ({"probabilities": share[:end]} if probabilities else {}))
+        known = not (end and novelty[i] > limit)
+        result["labels"] = labels[:end] if known else None
+        if probabilities:
+            result["probabilities"] = share[:end] if known else None
+        if reject:
+            measured = end and np.isfinite(novelty[i])
+            result["novelty"] = round(float(novelty[i]), 6) if measured else None
+        results.append(result)
     table = {"rows": results}
     text = json.dumps(table, ensure_ascii=False) + "\n" if as_json else _csv(results, top)
     if out is None:
@@ -77,8 +94,32 @@ def classify(
         write_text(out, text)
 
 
+def _novelty_limit(model: Any, as_json: bool) -> float:
+    """The novelty from which rows are rejected."""
+    limit = getattr(model, "novelty_threshold_", None)
+    if limit is None:
+        raise ValueError(
+            "--reject needs a model that was trained with held-out rows: let 'nearkin train' or "
+            "'nearkin run' choose the vote"
+        )
+    if not as_json and UNKNOWN in map(str, model.classes_):
+        raise ValueError(f"--reject writes {UNKNOWN!r}, which is a class of the model; give --json")
+    return limit
+
+
+def _answers(model: Any, blocks: Any, reject: bool) -> tuple[Any, Any]:
+    """Probabilities of all queries, and their novelty if some are to be rejected."""
+    import numpy as np
+
+    shares, novelties = [], []
+    for block in blocks:
+        shares.append(model.predict_proba(block))
+        novelties.append(model.novelty_score(block) if reject else np.zeros(len(block)))
+    return np.concatenate(shares), np.concatenate(novelties)
+
+
 def _csv(results: list[dict[str, Any]], top: int) -> str:
-    """One line per row; an unreadable image has empty cells."""
+    """One line per row; an unreadable image has empty cells, a rejected row no label."""
     ends = [f"_{i + 1}" for i in range(top)] if top > 1 else [""]
     lists = {"labels": "label", "probabilities": "share"}
     header = [[lists[key] + end for end in ends] if key in lists else [key] for key in results[0]]
@@ -86,6 +127,9 @@ def _csv(results: list[dict[str, Any]], top: int) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(itertools.chain(*header))
     for result in results:
+        if result["labels"] is None:
+            result = {key: [] if key in lists else v for key, v in result.items()}
+            result["labels"] = [UNKNOWN]
         cells = [v + [""] * (top - len(v)) if key in lists else [v] for key, v in result.items()]
         writer.writerow(itertools.chain(*cells))
     return text.getvalue()

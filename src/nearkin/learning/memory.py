@@ -5,6 +5,8 @@ elsewhere; what counts is the process's own memory. The bytes were measured
 (``python benchmarks/memory.py`` compares) and rounded up.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -13,7 +15,11 @@ from nearkin.native.intrinsics import CACHE_LINE
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, search_bytes
 from nearkin.preprocessing.pca import BLOCK_BYTES, MAX_EIGH_SIZE
+from nearkin.validation import memory
 from nearkin.validation.memory import Stages
+from nearkin.voting.parts import is_fitted
+from nearkin.voting.preparation import width_of
+from nearkin.voting.votes import as_vote
 
 DEGREE = 2  # edges a row after symmetrising, in units of k, at most; about 1.4 on real data
 GRAPH_BYTES = (
@@ -84,6 +90,32 @@ def classifier_bytes(
         fit = fit_bytes(rows, dims, k, ready_lists=True)
         stages["learning"] = database + lists + LIST_BYTES * rows * k + max(fit.values())
     return stages
+
+
+def check_classifier(X: Any, parts: Any, index: str, ready_lists: bool) -> None:
+    """Refuse a classifier's fit that does not fit into memory; `parts` is what it is made of."""
+    shape: tuple[Any, ...] = getattr(X, "shape", None) or ()
+    if len(shape) != 2 or 0 in shape:  # lists, and what is refused
+        return
+    n, D = int(shape[0]), int(shape[1])
+    dims = D if parts.preprocess is None else width_of(parts.preprocess, n, D)
+    learns = parts.similarity is not None and not is_fitted(parts.similarity)
+    near = getattr(parts.similarity, "n_neighbors", 0)  # which the learner checks
+    k = max(parts.n_neighbors, near if learns and isinstance(near, int) else 0)
+    searches = learns or parts.vote == "auto" or as_vote(parts.vote).csls > 0
+    stages = classifier_bytes(
+        n, D, dims, max(1, min(k, n - 1)), index=index, ready_lists=ready_lists or not searches,
+        preprocess=parts.preprocess is not None, learns=learns,
+    )  # fmt: skip
+    if parts.preprocess is None:
+        memory.check_conversion(X)
+    advice = f"lower n_neighbors={k}, or fit on a memory map: np.load(path, mmap_mode='r')"
+    if parts.preprocess is not None:
+        advice = (
+            "lower n_components of the preprocessing, or preprocess into a file, "
+            "Preprocess().fit(X).transform(X, out=...), and fit on that"
+        )
+    memory.check(f"SoftVotingKNN on {n} rows of {D} columns", stages, advice)
 
 
 def with_preparation(stages: Stages, rows: int, columns: int, kept: bool) -> Stages:

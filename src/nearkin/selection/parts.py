@@ -18,6 +18,7 @@ class Parts(NamedTuple):
     preprocess: Any
     n_neighbors: int
     vote: Any
+    novelty_threshold: float | None = None
 
 
 def select_parts(
@@ -45,7 +46,9 @@ def select_parts(
     similarity = best.similarity(seed)
     if similarity is not None:
         similarity.n_neighbors = min(similarity.n_neighbors, len(labels) - 1)
-    return Parts(similarity, best.preprocess, best.n_neighbors, best.chosen.vote), trials
+    chosen = best.chosen.vote
+    parts = Parts(similarity, best.preprocess, best.n_neighbors, chosen, best.novelty_threshold)
+    return parts, trials
 
 
 def _group_codes(groups: ArrayLike | None, n: int) -> Any:

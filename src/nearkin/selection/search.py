@@ -31,6 +31,7 @@ from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Labels, Prepared, Split
 from nearkin.slne import SLNE
 from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
+from nearkin.voting.novelty import threshold
 from nearkin.voting.votes import Vote
 
 FIRST_CELLS, SECOND_CELLS = 6e5, 4e6  # rows × prepared columns of the samples, at effort 1
@@ -52,6 +53,7 @@ class Candidate:
     n_neighbors: int
     chosen: ChosenVote
     score: float
+    novelty_threshold: float | None = None
 
     def similarity(self, seed: int) -> SLNE | None:
         """The learner, not fitted."""
@@ -167,6 +169,8 @@ class Search:
             among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
             best = max(best, self._judge(cut, best.preprocess, best.learner, best.epochs, among),
                        key=_score)  # fmt: skip
+        limit = threshold(ballot.cut(best.n_neighbors).novelty())
+        best = replace(best, novelty_threshold=limit)
         return self._record(best, began)
 
     def _refitted(self, best: Candidate, prepared: Prepared) -> Ballot:

@@ -83,19 +83,27 @@ class Prepared:
             scale = float(np.einsum("nd,nd->n", self.rows, self.rows).mean(dtype=np.float64))
             products = self.queries
             scores = pairs.pair_closeness(self.queries, self.rows, self.near, scale)
+            lengths = np.full(scores.shape, scale, np.float32)
         else:
             scale, products = 1.0, self.queries @ matrix
             scores = pairs.pair_scores(products, self.rows, self.near)
+            lengths = self._lengths(products, self.near)
         mean = mean_similarity(self.rows, self.lists, matrix, scale)[self.near] if csls else None
-        return self._voting(scores, self.near, products, mean)
+        return self._voting(scores, self.near, products, lengths, mean)
 
     def _found(self, matrix: Array | None) -> Ballot:
         """What an index of all rows finds by dot product."""
         products = self.queries if matrix is None else self.queries @ matrix
         scores, near = NeighborIndex(self.rows, metric="dot").nearest(self.near.shape[1], products)
-        return self._voting(scores, near, products, None)
+        return self._voting(scores, near, products, self._lengths(products, near))
 
-    def _voting(self, scores: Array, near: Any, products: Array, mean: Array | None) -> Ballot:
+    def _lengths(self, products: Array, near: Any) -> Array:
+        """What makes the dot products of transformed queries and rows cosines."""
+        return np.linalg.norm(products, axis=1)[:, None] * np.linalg.norm(self.rows, axis=1)[near]
+
+    def _voting(
+        self, scores: Array, near: Any, products: Array, lengths: Array, mean: Array | None = None
+    ) -> Ballot:
         class_scores = np.where(self.absent, np.float32(-np.inf), products @ self.means.T)
-        split = self.split
-        return Ballot(scores, split.labels[near], split.truth, split.n_classes, mean, class_scores)
+        split, labels = self.split, self.split.labels[near]
+        return Ballot(scores, labels, split.truth, split.n_classes, mean, class_scores, lengths)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.voting import votes
+from nearkin.voting.novelty import novelty
 from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
@@ -39,6 +40,8 @@ class Ballot:
         Of the voters to their own neighbours (CSLS).
     class_scores : (m, n_classes) array, optional
         Similarities to the class means.
+    lengths : (m, k) array, optional
+        What makes the scores cosines: see `nearkin.voting.novelty`.
     """
 
     scores: Array
@@ -47,16 +50,18 @@ class Ballot:
     n_classes: int
     mean_similarity: Array | None = None
     class_scores: Array | None = None
+    lengths: Array | None = None
 
     def cut(self, k: int) -> "Ballot":
         """The first `k` voters of each query only."""
-        mean = self.mean_similarity
-        return replace(
-            self,
-            scores=self.scores[:, :k],
-            labels=self.labels[:, :k],
-            mean_similarity=None if mean is None else mean[:, :k],
-        )
+        names = "scores", "labels", "mean_similarity", "lengths"
+        known = {name: getattr(self, name) for name in names}
+        return replace(self, **{n: a[:, :k] for n, a in known.items() if a is not None})
+
+    def novelty(self) -> Array:
+        """How little each query resembles its voters."""
+        assert self.lengths is not None
+        return novelty(self.scores, self.lengths)
 
     def shares(self, vote: Vote) -> Array:
         """Probabilities of the classes for each query."""
@@ -94,7 +99,7 @@ def join(ballots: Sequence[Ballot]) -> Ballot:
         parts = [getattr(ballot, name) for ballot in ballots]
         return None if parts[0] is None else np.concatenate(parts)
 
-    names = "scores", "labels", "truth", "mean_similarity", "class_scores"
+    names = "scores", "labels", "truth", "mean_similarity", "class_scores", "lengths"
     return Ballot(n_classes=ballots[0].n_classes, **{name: joined(name) for name in names})  # type: ignore[arg-type]
 
 

@@ -4,6 +4,8 @@ Hubs are similar to all rows near them and outvote the right ones. Subtracting a
 mean similarity to its neighbours from its score corrects that.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,16 @@ Array = NDArray[np.float32]
 
 CSLS_NEIGHBORS = 50
 _BLOCK = 65_536
+
+
+def matrix_for_csls(similarity: Any, csls: float) -> Array | None:
+    """The matrix of a similarity; None for plain neighbours, which have none."""
+    matrix = getattr(similarity, "matrix_", None)
+    if matrix is None and similarity is not None:
+        raise ValueError(
+            f"csls={csls} needs a similarity with matrix_; {type(similarity).__name__} has none"
+        )
+    return matrix
 
 
 def mean_similarity(

@@ -124,6 +124,8 @@ def check_database(model: Any) -> None:
     if not isinstance(getattr(model, "vote_", Vote("power")), Vote):  # a fit chooses it last
         raise ValueError(f"vote_={model.vote_!r} must be a Vote; fit again")
     require("scale_", model.scale_, expect.number(0))
+    known = getattr(model, "novelty_threshold_", None)
+    require("novelty_threshold_", known, expect.optional(expect.number()))
     matrix = getattr(model.similarity_, "matrix_", None)
     if matrix is not None:
         check_fitted_array("matrix_", matrix, (D, D), owner="similarity_")
