@@ -8,7 +8,8 @@ scikit-learn, Fashion-MNIST with Debian's package dataset-fashion-mnist.
 
 All methods get the same rows. Linear classifiers choose their scaling (of columns, or of all rows
 by one factor) and regularisation by cross-validation on at most 6,000 training rows, then fit all
-of them. Official test rows where there are any, else three random splits. Allow some hours.
+of them (`nearkin.app.baselines`). Official test rows where there are any, else three random splits.
+Allow some hours.
 """
 
 import argparse
@@ -20,87 +21,32 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_digits
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.pipeline import Pipeline
-from sklearn.svm import LinearSVC
+from sklearn.model_selection import train_test_split
 
 import machine
-from nearkin import SoftVotingKNN, UnitLength, Vote, WithinClassWhitening
+from nearkin import SoftVotingKNN
+from nearkin.app.baselines import BASELINES, TITLES
 from nearkin.io.atomic import atomic_write
-from nearkin.learning.holdout import sample
 from nearkin.metrics import calibration
 
-SEARCH_ROWS, SPLITS = 6_000, 3
+SPLITS = 3
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 SETS = ["digits", "usps", "letter", "mnist", "fashion", "covtype", "llc", "onnx", "banking77"]
 RANDOM = {"digits", "letter", "covtype", "llc", "onnx"}  # sets without an official test set
 EMBEDDINGS = {"onnx", "banking77"}
 
 
-class Scale(TransformerMixin, BaseEstimator):
-    """Centre; divide each column by its deviation, or all rows by their mean length."""
-
-    def __init__(self, columns=True):
-        self.columns = columns
-
-    def fit(self, X, y=None):
-        """Measure the columns."""
-        self.mean_ = X.mean(axis=0)
-        deviation = X.std(axis=0)
-        total = np.sqrt((deviation**2).sum())
-        self.scale_ = np.where(deviation > 0, deviation, 1) * np.sqrt(X.shape[1])
-        if not self.columns:
-            self.scale_ = np.full_like(deviation, total)
-        return self
-
-    def transform(self, X):
-        """Centre and scale."""
-        return ((X - self.mean_) / self.scale_).astype(np.float32)
-
-
-def searched(model, name, values):
-    """A linear classifier with the scaling and setting that cross-validation finds best."""
-
-    def fit(X, y):
-        pipeline = Pipeline([("scale", Scale()), ("model", model)])
-        grid = {"scale__columns": [True, False], f"model__{name}": values}
-        some = sample(np.unique(y, return_inverse=True)[1], SEARCH_ROWS, np.random.default_rng(0))
-        search = GridSearchCV(pipeline, grid, cv=3, refit=False).fit(X[some], y[some])
-        return pipeline.set_params(**search.best_params_).fit(X, y)
-
-    return fit
-
-
-def cosine(X, y):
-    """What a user has today: cosine of the raw rows, votes softmax(s / .07) of 50 neighbours."""
-    vote = Vote("softmax", 0.07)
-    return SoftVotingKNN(None, preprocess=UnitLength(), n_neighbors=50, vote=vote).fit(X, y)
-
-
 def class_means(X, y):
-    """Nearest class mean after whitening within classes."""
-    if X.shape[1] > len(X):
-        return None
-    vote = Vote("softmax", class_weight=1.0, class_temperature=0.1)
-    prepare = WithinClassWhitening(0.1)
-    return SoftVotingKNN(None, preprocess=prepare, n_neighbors=1, vote=vote).fit(X, y)
+    """Nearest class mean; the map is a D×D matrix."""
+    return None if X.shape[1] > len(X) else BASELINES["means"](0).fit(X, y)
 
 
-COSTS = [0.1, 1.0, 10.0, 100.0, 1_000.0]
 METHODS: dict[str, Callable] = {
-    "raw cosine kNN": cosine,
-    "raw distance 1-NN": lambda X, y: SoftVotingKNN(None, n_neighbors=1, vote="top").fit(X, y),
+    TITLES[name]: lambda X, y, make=make: make(0).fit(X, y) for name, make in BASELINES.items()
+} | {
     "class means": class_means,
-    "ridge": searched(RidgeClassifier(), "alpha", [1e-4, 1e-3, 1e-2, 1e-1, 1.0]),
-    "shrinkage LDA": searched(
-        LinearDiscriminantAnalysis("lsqr"), "shrinkage", [0.01, 0.1, 0.3, 0.6]
-    ),
-    "linear SVM": searched(LinearSVC(max_iter=300, tol=1e-3), "C", COSTS),
-    "logistic regression": searched(LogisticRegression(max_iter=300, tol=1e-3), "C", COSTS),
+    "raw distance 1-NN": lambda X, y: SoftVotingKNN(None, n_neighbors=1, vote="top").fit(X, y),
     "nearkin": lambda X, y: SoftVotingKNN(random_state=0).fit(X, y),
 }
 

@@ -20,7 +20,7 @@ import machine
 from nearkin import SLNE, Softmax, SoftVotingKNN, Vote, WithinClassWhitening
 from nearkin.app.baselines import BASELINES
 
-SPLITS, LEFT_OUT = 3, 0.2
+LEFT_OUT = 0.2
 NAMES = "caltech101", "banking77"
 
 
@@ -44,7 +44,7 @@ def compared(X, y, Q):
     """Novelty by what a user could take instead, and by nearkin; the model."""
     distances = 1 - np.sort(unit(Q) @ unit(X).T, axis=1)[:, ::-1]
     model = SoftVotingKNN(random_state=0).fit(X, y)
-    logistic = BASELINES["logistic"](0).fit(X, y)
+    logistic = BASELINES["logistic"](0, 2_000).fit(X, y)
     return {
         "raw cosine, nearest row": distances[:, 0],
         "raw cosine, 5th nearest": distances[:, 4],
@@ -119,7 +119,10 @@ def main(given):
     print(machine.facts())
     for name in given.sets:
         measure = chosen if given.formulas else tested
-        results = [measure(name, seed, given) for seed in range(SPLITS)]
+        results = []
+        for seed in range(given.splits):
+            results.append(measure(name, seed, given))
+            print(name, seed, {k: round(float(v), 4) for k, v in results[-1].items()}, flush=True)
         print(f"\n{name}")
         for key in results[0]:
             values = [result[key] for result in results]
@@ -132,5 +135,6 @@ if __name__ == "__main__":
     parser.add_argument("--work", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--onnx", type=Path, help="a network for the embeddings")
     parser.add_argument("--sets", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--formulas", action="store_true", help="compare formulas instead")
     main(parser.parse_args())

@@ -64,9 +64,9 @@ def oasis():
 
 
 def linear_svc():
-    from nearkin.app.baselines import BASELINES
+    from nearkin.reproduction.comparison_methods import linear_svm
 
-    return BASELINES["svm"](0)
+    return linear_svm(0)
 
 
 def averaged_sgd():

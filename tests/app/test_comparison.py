@@ -20,8 +20,8 @@ def data():
 
 def test_accuracies_against_the_ranked_guesses(data):
     X, y, Q, truth = data
-    (outcome,) = compare({"plain": BASELINES["retrieval"]}, X, y, Q, truth)
-    ranked = BASELINES["retrieval"](0).fit(X, y).predict_top(Q, 3)
+    (outcome,) = compare({"plain": BASELINES["cosine"]}, X, y, Q, truth)
+    ranked = BASELINES["cosine"](0).fit(X, y).predict_top(Q, 3)
     right = ranked == truth[:, None]
     by_class = [right[truth == c] for c in np.unique(truth)]
     assert outcome.top1 == pytest.approx(right[:, 0].mean())

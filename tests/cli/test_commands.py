@@ -228,26 +228,37 @@ def test_classify_and_search(files, tmp_path):
     read = list(csv.DictReader(io.StringIO((tmp_path / "labels.csv").read_text())))
     assert [row["label"] for row in read] == [row["labels"][0] for row in rows]
     found = answer("search", model, rows_file, "--n", 4)["queries"]
-    for rerank, kind in ((False, "plain"), (True, "learned")):
-        near = fitted.kneighbors(X, 4, rerank=rerank)[1]
-        assert [[hit["row"] for hit in entry[kind]] for entry in found] == near.tolist()
+    assert found[0].keys() == {"query", "learned"}  # a model does not hold the rows as they were
+    found = answer("search", model, rows_file, "--n", 4, "--train", files / "digits.npz")["queries"]
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True)
+            for rows in (X, np.load(files / "rows.npy"))]  # fmt: skip
+    cosines = np.sort(unit[0] @ unit[1].T, axis=1)[:, :-5:-1]
+    hits = [[hit["similarity"] for hit in entry["raw"]] for entry in found]
+    np.testing.assert_allclose(hits, cosines, atol=1e-4)
+    near = fitted.kneighbors(X, 4)[1]
+    assert [[hit["row"] for hit in entry["learned"]] for entry in found] == near.tolist()
 
 
 def test_evaluate(files, tmp_path):
     page, plots = tmp_path / "report.html", tmp_path / "plots"
     result = answer(
         "evaluate", files / "model.safetensors", files / "test.npz", "--report", page,
-        "--plots", plots, "--baselines", "quick",
+        "--plots", plots, "--baselines", "quick", "--train", files / "digits.npz",
     )  # fmt: skip
     with np.load(files / "test.npz") as test:
         accuracy = package.load(files / "model.safetensors").score(test["X"], test["y"])
     assert result["top_1"] == pytest.approx(accuracy)
-    assert result["map_learned"] > result["map_plain"]
-    assert [o["name"] for o in result["baselines"]] == ["retrieval", "svm"]
+    assert [o["name"] for o in result["baselines"]] == ["raw cosine kNN", "linear SVM"]
+    assert result["baselines"][0]["top1"] == result["top_1_raw"]
     assert all(0.8 < o["top1"] <= 1 for o in result["baselines"])
     assert sum(c["count"] for c in result["confusions"]) <= round((1 - accuracy) * 200)
     text = page.read_text()
-    for part in ("Most confused", "<td>svm</td>", "data:image/png", "Can the votes be trusted"):
+    for part in (
+        "Most confused",
+        "<td>linear SVM</td>",
+        "data:image/png",
+        "Can the votes be trusted",
+    ):
         assert part in text
     assert "http" not in text  # self-contained
     assert sorted(path.name for path in plots.iterdir()) == ["calibration.png", "retrieval.png"]
@@ -363,9 +374,12 @@ def test_a_run_on_images_classifies_searches_and_evaluates_images(pictures, tmp_
     page = tmp_path / "found.html"
     found = answer("search", run, one, "--n", 3, "--report", page)["queries"]
     assert [hit["label"] for hit in found[0]["learned"]] == ["lying"] * 3
+    assert found[0]["raw"][0]["similarity"] <= 1
     assert page.read_text().count("data:image/jpeg") == 7
     result = answer("evaluate", run, pictures / "more", "--report", tmp_path / "r.html")
     assert result["top_1"] == pytest.approx(sum(right) / 9)
+    made = json.loads((run / "evaluation.json").read_text())  # the same rows to compare with
+    assert {"top_1_raw", "map_raw"} <= result.keys() & made.keys()
     assert 'class="right"' in (tmp_path / "r.html").read_text()
     assert 'class="right"' in (run / "report.html").read_text()
     assert answer("info", run)["kind"] == "run folder"

@@ -40,11 +40,11 @@ def test_only_stages_affected_by_a_change_are_redone(files, tmp_path):
     (tmp_path / "report.html").unlink()
     assert run(*QUICK) == STAGES[-1:]
     assert run("--epochs", 3, "--baselines", "none") == STAGES[3:]
-    assert run("--epochs", 3, "--baselines", "retrieval") == STAGES[5:]
-    assert run("--epochs", 3, "--baselines", "retrieval", "--n-neighbors", 20) == STAGES[2:]
+    assert run("--epochs", 3, "--baselines", "cosine") == STAGES[5:]
+    assert run("--epochs", 3, "--baselines", "cosine", "--n-neighbors", 20) == STAGES[2:]
     whole = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(whole[:-100])  # truncated
-    assert run("--epochs", 3, "--baselines", "retrieval", "--n-neighbors", 20) == STAGES[3:4]
+    assert run("--epochs", 3, "--baselines", "cosine", "--n-neighbors", 20) == STAGES[3:4]
     assert (tmp_path / "model.safetensors.changed").read_bytes() == whole[:-100]
     assert load(tmp_path / "model.safetensors").similarity_.n_neighbors == 20
 

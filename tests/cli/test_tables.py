@@ -16,7 +16,7 @@ from samples import blobs
 N = 120
 X, y = blobs(n=N, dims=6, classes=3, seed=0)
 IDS = np.array([f"doc {i}" for i in np.random.default_rng(0).permutation(N)])
-HITS = ("plain", "learned")
+HITS = ("raw", "learned")
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +50,11 @@ def test_the_same_model_as_from_an_array(folder, model, tmp_path):
 
 
 def test_ids_come_back(folder, model):
-    found = answer("search", model, folder / "q.arrow", "--n", 3)["queries"]
+    known = ("--train", folder / "t.npz")
+    found = answer("search", model, folder / "q.arrow", "--n", 3, *known)["queries"]
     assert [query["query"] for query in found] == list(range(100, 105))
     for i, query in enumerate(found):
-        assert query["plain"][0]["id"] == IDS[i]  # itself
+        assert query["raw"][0]["id"] == IDS[i]  # itself
         for hit in (hit for kind in HITS for hit in query[kind]):
             assert hit["id"] == IDS[hit["row"]]
     assert f"{IDS[0]}:{y[0]}" in nearkin("search", model, folder / "q.npy").stdout
@@ -68,7 +69,7 @@ def test_rows_that_are_added_later_have_no_id(folder, model, tmp_path):
     grown.add(X[:1] + 1e-3, y[:1])
     grown.save(tmp_path / "m.safetensors")
     found = answer("search", tmp_path / "m.safetensors", folder / "q.npy", "--n", 2)["queries"][0]
-    assert {hit["row"]: hit["id"] for hit in found["plain"]} == {0: IDS[0], N: None}
+    assert {hit["row"]: hit["id"] for hit in found["learned"]} == {0: IDS[0], N: None}
     assert f"{N}:{y[0]}" in nearkin("search", tmp_path / "m.safetensors", folder / "q.npy").stdout
 
 
@@ -79,7 +80,8 @@ def test_a_run_keeps_the_ids_of_its_training_rows(folder, tmp_path):
     assert answer(*command, *SMALL)["done_now"] == []
     with np.load(tmp_path / "run" / "split.npz") as split:
         train = split["train"]
-    for query in answer("search", tmp_path / "run", folder / "q.npy", "--n", 3)["queries"]:
+    search = ("search", tmp_path / "run", folder / "q.npy", "--n", 3, "--train", folder / "t.npz")
+    for query in answer(*search)["queries"]:
         assert all(hit["id"] == IDS[train[hit["row"]]] for kind in HITS for hit in query[kind])
     assert "split.npz" in answer(*command[:2], "--vector-column", "other", *command[4:],
                                  *SMALL)["done_now"]  # fmt: skip

@@ -1,5 +1,6 @@
 """Accuracy, retrieval, confusion and calibration of a model on test rows."""
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +16,22 @@ SHORT_LISTS = (1, 5, 10, 20)
 TOP = (1, 3, 5)
 
 
-def assess(model: "SoftVotingKNN", X: ArrayLike, y: ArrayLike) -> dict[str, Any]:
-    """Accuracy, retrieval before and after re-ranking, confusions and calibration.
+def assess(
+    model: "SoftVotingKNN", X: ArrayLike, y: ArrayLike, raw: "SoftVotingKNN | None" = None
+) -> dict[str, Any]:
+    """Accuracy, retrieval, confusions and calibration; beside `raw`, what the user has today.
+
+    Parameters
+    ----------
+    raw : classifier, optional
+        By raw cosine, fitted on the model's rows as they were given: see `baselines.raw_cosine`.
 
     Returns
     -------
     dict
-        ``top_n`` and ``top_n_mean_per_class``; ``map_plain`` and ``map_learned``,
-        ``precision_at_k_…`` and ``curves`` of the shortlists as found and re-ranked;
-        ``calibration``; ``confusions``; ``per_class``. Plain values, ready for JSON.
+        ``top_n`` and ``top_n_mean_per_class``; ``map_learned``, ``precision_at_k_learned`` and
+        ``curves`` of the model's neighbours; ``calibration``; ``confusions``; ``per_class``. With
+        `raw`, ``top_1_raw`` and the same of its neighbours. Plain values, ready for JSON.
     """
     truth = match_labels(y, model.classes_)
     shares = model.predict_proba(X)
@@ -44,16 +52,29 @@ def assess(model: "SoftVotingKNN", X: ArrayLike, y: ArrayLike) -> dict[str, Any]
     result["calibration_error"] = result["calibration"]["error"]
     result["confusions"] = metrics.confusions(ranked[:, 0], truth)
     result["per_class"] = metrics.class_accuracies(ranked[:, 0], truth)
-    return result | _retrieval(model, X, truth)
+    if raw is not None:
+        result["top_1_raw"] = float((raw.predict(X) == truth).mean())
+    found = neighbors(model, X, raw)
+    return result | _retrieval(found, model.classes_[model.labels_], truth)
 
 
-def _retrieval(model: "SoftVotingKNN", X: ArrayLike, truth: NDArray[Any]) -> dict[str, Any]:
-    labels = model.classes_[model.labels_]
+def neighbors(
+    model: "SoftVotingKNN", X: ArrayLike, raw: "SoftVotingKNN | None", n: int | None = None
+) -> dict[str, NDArray[np.int32]]:
+    """The most similar rows by raw cosine, if that is known, and as the model ranks them."""
+    n = n or min(model.shortlist_length, len(model.labels_))
+    found = {} if raw is None else {"raw": copy(raw).set_params(n_neighbors=n).kneighbors(X)[1]}
+    return found | {"learned": model.kneighbors(X, n)[1]}
+
+
+def _retrieval(
+    found: dict[str, NDArray[np.int32]], labels: NDArray[Any], truth: NDArray[Any]
+) -> dict[str, Any]:
     sizes = dict(zip(*np.unique(labels, return_counts=True)))
     totals = np.array([sizes.get(label, 0) for label in truth])
     result: dict[str, Any] = {"curves": {}}
-    for name, rerank in (("plain", False), ("learned", True)):
-        relevant = labels[model.kneighbors(X, rerank=rerank)[1]] == truth[:, None]
+    for name, indices in found.items():
+        relevant = labels[indices] == truth[:, None]
         precision, recall = metrics.precision_recall_curve(relevant, totals)
         result["curves"][name] = {"precision": precision.tolist(), "recall": recall.tolist()}
         result[f"map_{name}"] = metrics.mean_average_precision(relevant, totals)

@@ -1,69 +1,143 @@
-"""Baselines from scikit-learn to compare a model with."""
+"""What a user would try instead, on the rows as they were given: baselines from scikit-learn.
 
-from collections.abc import Iterator, Sequence
+Each chooses its settings, and linear classifiers also how to scale the rows, by cross-validation.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
-from sklearn.model_selection import GridSearchCV
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-from nearkin.app.comparison import Factory, compare
-from nearkin.app.labels import match_labels
-from nearkin.learning.holdout import held_out, sample
+from nearkin.app.comparison import compare
+from nearkin.learning.holdout import sample
+from nearkin.preprocessing import Preprocess, UnitLength, WithinClassWhitening
+from nearkin.voting.votes import Vote
 
 if TYPE_CHECKING:
     from nearkin.classifier import SoftVotingKNN
 
-COSTS = [0.1, 1.0, 10.0, 100.0]  # C, for rows of unit length
-QUICK = ("retrieval", "svm")
+COSTS = [0.1, 1.0, 10.0, 100.0, 1_000.0]  # C, for rows whose mean squared length is 1
+SEARCH_ROWS, FOLDS = 6_000, 3
+COSINE_NEIGHBORS, COSINE_TEMPERATURE = 50, 0.07
+# rows × columns × classes, from which a search or a fit of the slowest would take minutes
+SEARCH_CELLS, FIT_CELLS = 6e7, 1e9
+LEAST_ROWS = 500
+QUICK = ("cosine", "svm")
 
 
-class HoldOutSplitter:
-    """A scikit-learn splitter: one stratified hold-out set, of at most `max_rows` rows in all.
+class Scale(TransformerMixin, BaseEstimator):
+    """Centre; divide each column by its deviation, or all rows by their mean length."""
+
+    def __init__(self, columns: bool = True) -> None:
+        self.columns = columns
+
+    def fit(self, X: NDArray[Any], y: object = None) -> Self:
+        """Measure the columns."""
+        self.mean_ = X.mean(axis=0)
+        deviation = X.std(axis=0)
+        length = np.sqrt((deviation**2).sum()) or 1.0
+        self.scale_ = np.full_like(deviation, length)
+        if self.columns:
+            self.scale_ = np.where(deviation > 0, deviation, 1) * np.sqrt(X.shape[1])
+        return self
+
+    def transform(self, X: NDArray[Any]) -> NDArray[np.float32]:
+        """Centre and scale."""
+        return ((X - self.mean_) / self.scale_).astype(np.float32)
+
+
+class SampledFolds:
+    """A scikit-learn splitter: stratified folds of at most so many rows.
 
     The estimator that `GridSearchCV` refits still sees every row.
     """
 
-    def __init__(self, seed: int, fraction: float = 0.2, max_rows: int = 10_000) -> None:
-        self.seed, self.fraction, self.max_rows = seed, fraction, max_rows
+    def __init__(self, seed: int, rows: int = SEARCH_ROWS) -> None:
+        self.seed, self.rows = seed, rows
 
     def split(
         self, X: Any, y: ArrayLike, groups: object = None
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the rows to fit and the rows to score."""
-        rng = np.random.default_rng(self.seed)
         labels = np.unique(np.asarray(y), return_inverse=True)[1]
-        drawn = sample(labels, self.max_rows, rng)
-        held = held_out(labels[drawn], self.fraction, rng)
-        # Classes of one or two rows cannot spare any: then all candidates score training rows.
-        yield (drawn[~held], drawn[held]) if held.any() else (drawn, drawn)
+        drawn = sample(labels, self.rows, np.random.default_rng(self.seed))
+        if np.bincount(labels[drawn]).max() < FOLDS:  # no class can spare a row
+            for _ in range(FOLDS):
+                yield drawn, drawn
+            return
+        for fit, score in StratifiedKFold(FOLDS).split(drawn, labels[drawn]):
+            yield drawn[fit], drawn[score]
 
     def get_n_splits(self, X: object = None, y: object = None, groups: object = None) -> int:
-        """One."""
-        return 1
+        """The number of folds."""
+        return FOLDS
 
 
-def select(estimator: Any, grid: dict[str, list[Any]], seed: int) -> GridSearchCV:
-    """The estimator with the settings of `grid` that score best on held-out training rows."""
-    return GridSearchCV(estimator, grid, cv=HoldOutSplitter(seed))
+def _linear(model: Any, name: str, values: list[float]) -> Callable[..., GridSearchCV]:
+    """A linear classifier with the scaling and setting that cross-validation finds best."""
+
+    def make(seed: int, rows: int = SEARCH_ROWS) -> GridSearchCV:
+        pipeline = Pipeline([("scale", Scale()), ("model", model)])
+        grid = {"scale__columns": [True, False], f"model__{name}": values}
+        return GridSearchCV(pipeline, grid, cv=SampledFolds(seed, rows))
+
+    return make
 
 
-def _retrieval(seed: int) -> "SoftVotingKNN":
+def raw_cosine(seed: int = 0) -> "SoftVotingKNN":
+    """What a user has today: cosine of the rows as they are, votes softmax(s / .07)."""
     from nearkin.classifier import SoftVotingKNN
 
-    return SoftVotingKNN(None, random_state=seed)
+    vote = Vote("softmax", COSINE_TEMPERATURE)
+    return SoftVotingKNN(
+        None, preprocess=UnitLength(), n_neighbors=COSINE_NEIGHBORS, vote=vote, random_state=seed
+    )
 
 
-BASELINES: dict[str, Factory] = {
-    "retrieval": _retrieval,  # the vote of the plain nearest neighbours
-    "svm": lambda seed: select(LinearSVC(random_state=seed), {"C": COSTS}, seed),
-    "logistic": lambda seed: select(LogisticRegression(max_iter=1_000), {"C": COSTS}, seed),
-    "lda": lambda seed: LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
-    "ridge": lambda seed: RidgeClassifierCV(alphas=np.logspace(-3, 3, 7)),
+def fit_raw_cosine(X: ArrayLike, y: ArrayLike) -> "SoftVotingKNN | None":
+    """Raw cosine of these rows; None, and a warning, where they do not fit into memory."""
+    try:
+        return raw_cosine().fit(X, y)
+    except MemoryError as error:
+        warnings.warn(f"raw cosine is left out: {error}", stacklevel=2)
+        return None
+
+
+def _class_means(seed: int, rows: int = SEARCH_ROWS) -> GridSearchCV:
+    """Nearest class mean after whitening within classes."""
+    from nearkin.classifier import SoftVotingKNN
+
+    vote = Vote("softmax", class_weight=1.0, class_temperature=0.1)
+    model = SoftVotingKNN(None, preprocess=WithinClassWhitening(), n_neighbors=1, vote=vote)
+    grid = {"preprocess__shrinkage": [0.01, 0.1, 1.0]}
+    return GridSearchCV(model, grid, cv=SampledFolds(seed, rows))
+
+
+BASELINES: dict[str, Callable[..., Any]] = {
+    "cosine": raw_cosine,
+    "means": _class_means,
+    "ridge": _linear(RidgeClassifier(), "alpha", [1e-4, 1e-3, 1e-2, 1e-1, 1.0]),
+    "lda": _linear(LinearDiscriminantAnalysis("lsqr"), "shrinkage", [0.01, 0.1, 0.3, 0.6]),
+    "svm": _linear(LinearSVC(max_iter=300, tol=1e-3, random_state=0), "C", COSTS),
+    "logistic": _linear(LogisticRegression(max_iter=300, tol=1e-3), "C", COSTS),
+}
+TITLES = {
+    "cosine": "raw cosine kNN",
+    "means": "class means",
+    "ridge": "ridge",
+    "lda": "shrinkage LDA",
+    "svm": "linear SVM",
+    "logistic": "logistic regression",
 }
 
 
@@ -82,7 +156,7 @@ def parse_baselines(text: str) -> tuple[str, ...]:
     Examples
     --------
     >>> parse_baselines("quick"), parse_baselines("lda, ridge")
-    (('retrieval', 'svm'), ('lda', 'ridge'))
+    (('cosine', 'svm'), ('lda', 'ridge'))
     """
     groups = {"none": (), "quick": QUICK, "all": tuple(BASELINES)}
     names = groups.get(text, tuple(part.strip() for part in text.lower().split(",")))
@@ -91,32 +165,54 @@ def parse_baselines(text: str) -> tuple[str, ...]:
 
 
 def measure(
-    model: "SoftVotingKNN",
-    X: ArrayLike,
+    X: Any,
     y: ArrayLike,
+    queries: ArrayLike,
+    truth: ArrayLike,
     names: Sequence[str] = QUICK,
     time_limit: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Fit baselines on the model's own rows, preprocessed as the model does, and score them.
+    """Fit baselines on training rows and score them on test rows, within minutes.
+
+    Linear classifiers get a sample of very many rows. Where columns outnumber rows they and class
+    means get the rows' principal components, all of them: the same rows in fewer columns.
 
     Returns
     -------
     list of dict
         The fields of `nearkin.app.comparison.Outcome`; None for an accuracy that the time limit
-        prevented.
+        prevented. ``rows`` is what a baseline was fitted on.
     """
     check_baselines(names)
-    if not names:
-        return []
-    outcomes = compare(
-        {name: BASELINES[name] for name in names},
-        model.database_,
-        model.classes_[model.labels_],
-        model._queries(X),
-        match_labels(y, model.classes_),
-        time_limit=time_limit,
-    )
-    return [
-        {key: None if value != value else value for key, value in asdict(outcome).items()}
-        for outcome in outcomes
-    ]
+    return [_measured(name, X, y, queries, truth, time_limit) for name in names]
+
+
+def _measured(
+    name: str, X: Any, y: ArrayLike, queries: Any, truth: ArrayLike, time_limit: float | None
+) -> dict[str, Any]:
+    make, labels = BASELINES[name], np.unique(np.asarray(y), return_inverse=True)[1]
+    shape = X.shape[1], int(labels.max()) + 1
+    rows = len(labels)
+    if name != "cosine":
+        drawn = sample(labels, affordable(FIT_CELLS, *shape), np.random.default_rng(0))
+        X, y, rows = X[drawn], np.asarray(y)[drawn], len(drawn)
+        if shape[0] > rows:
+            span = Preprocess(whitening=0.0, unit_length=False).fit(X)
+            X, queries = span.transform(X), span.transform(queries)
+        searched = min(SEARCH_ROWS, affordable(SEARCH_CELLS, *shape))
+        make = partial(make, rows=searched)
+    (outcome,) = compare({TITLES[name]: make}, X, y, queries, truth, time_limit=time_limit)
+    found = {key: None if value != value else value for key, value in asdict(outcome).items()}
+    return found | {"rows": rows}
+
+
+def affordable(cells: float, columns: int, classes: int) -> int:
+    """Rows of so many columns and classes that make so many cells; wide rows count as square.
+
+    Examples
+    --------
+    >>> affordable(1e9, 100, 10), affordable(1e9, 50_000, 10)
+    (1000000, 10000)
+    """
+    square = min(columns, (cells / classes) ** 0.5)
+    return max(LEAST_ROWS, int(max(cells / (columns * classes), square)))

@@ -2,9 +2,8 @@
 
     outcomes = compare(methods, X, y, queries, truth)
 
-Rows are used as they are given. For a fair comparison transform raw features once, with a
-`nearkin.Preprocess` that was fitted on the training rows. A method selects its
-hyperparameters (C, the vote, …) on training rows, within the seconds reported.
+Rows are used as they are given. A method selects its hyperparameters (C, the vote, …) on training
+rows, within the seconds reported.
 """
 
 import signal
@@ -82,7 +81,7 @@ def compare(
     >>> from sklearn.datasets import load_digits
     >>> from nearkin.app.baselines import BASELINES
     >>> X, y = load_digits(return_X_y=True)
-    >>> methods = {name: BASELINES[name] for name in ("lda", "retrieval")}
+    >>> methods = {name: BASELINES[name] for name in ("lda", "cosine")}
     >>> lda, plain = compare(methods, X[:1000], y[:1000], X[1000:], y[1000:])
     >>> lda.name, plain.top1 > 0.9, plain.top3 >= plain.top1
     ('lda', True, True)
@@ -167,8 +166,9 @@ def selected(model: Any) -> dict[str, Any]:
     {'vote': 'power 4'}
     """
     best = getattr(model, "best_estimator_", model)
+    chosen = {key.split("__")[-1]: v for key, v in getattr(model, "best_params_", {}).items()}
     attributes = {name.rstrip("_"): getattr(best, name, None) for name in _SELECTED}
-    found = _plain(getattr(model, "best_params_", {})) | _plain(attributes)
+    found = _plain(chosen) | _plain(attributes)
     if hasattr(best, "vote_"):
         found["vote"] = f"{best.vote_.kind} {best.vote_.sharpness:.3g}"
     learner = getattr(best, "similarity_", None)

@@ -18,15 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.model_selection import train_test_split
 
 from nearkin.app import report
+from nearkin.app.baselines import BASELINES, TITLES, raw_cosine
 from nearkin.classifier import SoftVotingKNN
-from nearkin.preprocessing import UnitLength
 
 SPLITS, TEST_SHARE = 3, 0.4
 N_SHOWN = 8
@@ -59,20 +55,9 @@ def _split(seed: int) -> Split:
 
 
 def _methods() -> Iterator[tuple[str, Callable[[], Any]]]:
-    yield "kNN, raw cosine", _raw_cosine
-    yield "linear SVM", partial(_linear, LinearSVC(random_state=0, max_iter=5_000))
-    yield "logistic regression", partial(_linear, LogisticRegression(max_iter=2_000))
+    for name in ("cosine", "svm", "logistic"):
+        yield TITLES[name], partial(BASELINES[name], 0)
     yield OURS, partial(SoftVotingKNN, random_state=0)
-
-
-def _raw_cosine() -> SoftVotingKNN:
-    return SoftVotingKNN(None, preprocess=UnitLength(), random_state=0)
-
-
-def _linear(classifier: Any) -> Any:
-    """A linear classifier of scaled columns, its C chosen by cross-validation."""
-    grid = {"model__C": [0.01, 0.1, 1.0, 10.0]}
-    return GridSearchCV(Pipeline([("scale", StandardScaler()), ("model", classifier)]), grid, cv=3)
 
 
 def _compile(split: Split) -> None:
@@ -113,7 +98,7 @@ def _write_report(path: Path, results: list[dict[str, Any]], split: Split) -> No
 def _strips(split: Split, learned: SoftVotingKNN) -> Iterator[str]:
     """The paper's Figure 3, for test images whose neighbours by raw cosine are mixed."""
     X, Q, y, truth = split
-    raw = _raw_cosine().fit(X, y)
+    raw = raw_cosine().fit(X, y)
     near = {"raw cosine": raw.kneighbors(Q, N_SHOWN)[1], OURS: learned.kneighbors(Q, N_SHOWN)[1]}
     wrong = (y[near["raw cosine"]] != truth[:, None]).sum(axis=1)
     for i in np.argsort(np.abs(wrong - N_SHOWN / 2), kind="stable")[:8]:

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkin import datasets
+from nearkin.app.labels import match_labels
 from nearkin.io import models
 from nearkin.io.files import check_file
 from nearkin.io.ids import RowIds
+from nearkin.io.tables import Dataset
 
 ENCODER, IMAGES, SPLIT = "encoder.safetensors", "images.json", "split.npz"
-MODEL = "model.safetensors"
+MODEL, FEATURES = "model.safetensors", "features.npy"
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,33 @@ class TrainedModel:
     model: Any
     encoder: Any = None
     names: list[str] | None = None
+    folder: Path | None = None  # of the run
+
+    def training_rows(self, given: Dataset | None = None) -> Any:
+        """The training rows as they were, of `given` rows and labels, or of a run on images.
+
+        None if neither is there: a model holds rows as its preprocessing has made them.
+        """
+        if given is not None:
+            return self._of_model(given.rows, given.labels)
+        if self.folder is None or not (self.folder / FEATURES).exists():
+            return None
+        features = datasets.read(self.folder / FEATURES).rows
+        return features[_training_images(self.folder)[1]]
+
+    def _of_model(self, rows: Any, y: Any) -> Any:
+        """Those of the rows that the model was trained on, after a comparison of the labels."""
+        own, labels = self.model.classes_[self.model.labels_], match_labels(y, self.model.classes_)
+        if self.folder is not None and len(labels) != len(own):
+            train = _read_split(self.folder)
+            if train.max(initial=0) < len(labels):
+                rows, labels = rows[train], labels[train]
+        if not np.array_equal(labels, own):
+            raise ValueError(
+                f"--train: {len(labels):,} rows whose labels are not those of the {len(own):,} "
+                "rows that the model was trained on; give the file that it was trained on"
+            )
+        return rows
 
     @cached_property
     def ids(self) -> RowIds | None:
@@ -42,19 +72,24 @@ def load_trained(path: Path) -> TrainedModel:
         )
     model = models.load(path / MODEL)
     if not (path / ENCODER).exists():
-        return TrainedModel(model)
-    return TrainedModel(model, models.load(path / ENCODER), _training_images(path))
+        return TrainedModel(model, folder=path)
+    return TrainedModel(model, models.load(path / ENCODER), _training_images(path)[0], path)
 
 
-def _training_images(folder: Path) -> list[str]:
-    """The paths of the images that the model was trained on."""
+def _read_split(folder: Path) -> NDArray[np.int64]:
+    """The places of the training rows among all."""
+    return datasets.read_array(folder / SPLIT, "train", "give a folder of 'nearkin run'")
+
+
+def _training_images(folder: Path) -> tuple[list[str], NDArray[np.int64]]:
+    """The paths of the images that the model was trained on, and their places among all."""
     check_file(folder / IMAGES, "a folder that 'nearkin run' has finished")
-    train = datasets.read_array(folder / SPLIT, "train", "give a folder of 'nearkin run'")
+    train = _read_split(folder)
     try:
         images = json.loads((folder / IMAGES).read_text(encoding="utf-8"))
         paths = [str(path) for path in images["paths"]]
-        readable = np.setdiff1d(np.arange(len(paths)), images["skipped"])
-        return [paths[i] for i in readable[train]]
+        places = np.setdiff1d(np.arange(len(paths)), images["skipped"])[train]
+        return [paths[i] for i in places], places
     except (KeyError, IndexError, TypeError, ValueError, RecursionError) as reason:
         raise ValueError(
             f"{folder / IMAGES} is damaged or does not belong to {SPLIT} ({reason!r:.80}); the "

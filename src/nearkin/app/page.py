@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearkin.app import plots, report
+from nearkin.app.assessment import neighbors
 from nearkin.app.labels import match_labels
 
 if TYPE_CHECKING:
@@ -48,12 +49,17 @@ def write(
 
 
 def _cards(result: dict[str, Any]) -> str:
+    top_1, precision = f"{result['top_1']:.1%}", f"{result['map_learned']:.3f}"
+    before = ""
+    if "top_1_raw" in result:
+        top_1 = f"{100 * result['top_1_raw']:.1f} → {top_1}"
+        precision = f"{result['map_raw']:.3f} → {precision}"
+        before = ": raw cosine before, this model after"
     cards = [
-        (f"{result['top_1']:.1%}", "right at the first guess"),
-        (f"{result['map_plain']:.3f} → {result['map_learned']:.3f}",
-         "mean average precision of the neighbours, before and after learning"),
+        (top_1, f"right at the first guess{before}"),
+        (precision, f"mean average precision of the neighbours{before}"),
         (f"{result['calibration_error']:.1%}", "calibration error"),
-    ]  # fmt: skip
+    ]
     if "top_3" in result:
         cards.insert(1, (f"{result['top_3']:.1%}", "right within three guesses"))
     return report.cards(cards)
@@ -75,11 +81,18 @@ def _table(result: dict[str, Any], others: Sequence[dict[str, Any]]) -> Iterator
     ]  # fmt: skip
     yield report.table(header, shown, best)
     if others:
-        yield (
-            "<p class=note>The others get the same preprocessed rows and choose what they need on "
-            "held-out training rows. A difference of less than "
-            f"{100 * _spread(result):.1f} points may be chance.</p>"
-        )
+        yield f"<p class=note>{html.escape(_conditions(result, others))}</p>"
+
+
+def _conditions(result: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
+    """What the other methods got, and what difference may be chance."""
+    less = [f"{o['name']} {o['rows']:,}" for o in others if o["rows"] < result["training_rows"]]
+    return (
+        "The others get the training rows as they were given, and choose their settings by "
+        "cross-validation, on a sample where rows are many. "
+        + (f"To save time, of the training rows got: {', '.join(less)}. " if less else "")
+        + f"A difference of less than {100 * _spread(result):.1f} points may be chance."
+    )
 
 
 def _spread(result: dict[str, Any]) -> float:
@@ -93,13 +106,14 @@ def _percent(value: float | None) -> str:
 
 
 def _retrieval(result: dict[str, Any]) -> Iterator[str]:
-    yield "<h2>Neighbours before and after learning</h2>"
+    both = "raw" in result["curves"]
+    yield f"<h2>Neighbours {'before and after' if both else 'after'} learning</h2>"
     yield report.figure(plots.retrieval(result), "precision against recall")
-    lengths = [k for key in result for k in re.findall(r"^precision_at_(\d+)_plain$", key)]
+    lengths = [k for key in result for k in re.findall(r"^precision_at_(\d+)_learned$", key)]
     rows = [
-        [name, *(_percent(result[f"precision_at_{k}_{name}"]) for k in lengths),
+        [plots.TITLES[name], *(_percent(result[f"precision_at_{k}_{name}"]) for k in lengths),
          f"{result[f'map_{name}']:.4f}"]
-        for name in ("plain", "learned")
+        for name in result["curves"]
     ]  # fmt: skip
     yield report.table(["neighbours of the right class among the first", *lengths, "mAP"], rows)
 
@@ -141,26 +155,29 @@ def strips_of(
     y: ArrayLike,
     stored: Sequence[str] | None,
     queries: Sequence[str] | None,
+    fit_raw: Callable[[], "SoftVotingKNN | None"] = lambda: None,
 ) -> str:
     """Image strips of queries that learning helped, harmed, or that were drawn at random.
 
     `stored` and `queries` name the image files of the model's rows and of `X`; without them the
-    result is empty.
+    result is empty. `fit_raw` gives the classifier by raw cosine, if there is one.
     """
     if stored is None or queries is None:
         return ""
     from nearkin.app.strips import Picture, most_changed, strip_html
 
+    raw = fit_raw()
     truth, labels = match_labels(y, model.classes_), model.classes_[model.labels_]
     n = min(N_SHOWN, len(labels), model.shortlist_length)
-    plain, learned = (model.kneighbors(X, n, rerank=rerank)[1] for rerank in (False, True))
-    before, after = (labels[near] == truth[:, None] for near in (plain, learned))
+    found = {plots.TITLES[key]: near for key, near in neighbors(model, X, raw, n).items()}
+    right = [labels[near] == truth[:, None] for near in found.values()]
+    before, after = right[0], right[-1]
     helped, harmed = most_changed(before, after, HELPED), most_changed(before, after, -HARMED)
     rest = np.setdiff1d(np.arange(len(truth)), [*helped, *harmed])
     drawn = np.random.default_rng(0).permutation(rest)[:RANDOM]
     parts = [
-        "<h2>The most similar images</h2><p class=note>Each image beside its nearest neighbours as "
-        "they were found, and as the learned similarity ranks them. "
+        "<h2>The most similar images</h2><p class=note>Each image beside its nearest neighbours"
+        f"{'' if raw is None else ' by raw cosine, and those'} by the learned similarity. "
         "<span class=yes>✓</span> the same class, <span class=no>✗</span> another.</p>"
     ]
     for title, chosen in (("Where learning helped most", helped),
@@ -169,8 +186,10 @@ def strips_of(
         parts += [
             strip_html(
                 Picture(queries[i], str(truth[i])),
-                [Picture(stored[j], str(labels[j])) for j in plain[i]],
-                [Picture(stored[j], str(labels[j])) for j in learned[i]],
+                {
+                    name: [Picture(stored[j], str(labels[j])) for j in near[i]]
+                    for name, near in found.items()
+                },
             )
             for i in chosen
         ]

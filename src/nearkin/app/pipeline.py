@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from sklearn.model_selection import train_test_split
 import nearkin
 from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import check_names, encode
-from nearkin.app.finished_run import ENCODER, IMAGES, MODEL, SPLIT
+from nearkin.app.finished_run import ENCODER, FEATURES, IMAGES, MODEL, SPLIT
 from nearkin.app.labels import default_labels, read_labelled
 from nearkin.app.settings import WITH_AUTO, TrainingSettings
 from nearkin.app.stages import Stages
@@ -32,7 +33,7 @@ from nearkin.io.run_folder import RunFolder
 from nearkin.io.tables import Columns
 from nearkin.neighbors import nearest
 
-FEATURES, PREPROCESS, NEIGHBORS = "features.npy", "preprocess.safetensors", "neighbors.npz"
+PREPROCESS, NEIGHBORS = "preprocess.safetensors", "neighbors.npz"
 EVALUATION, BASELINES, REPORT = "evaluation.json", "baselines.json", "report.html"
 EXTRACTION, LEARNING = "extraction", "learning"  # sections of the run folder, for unfinished work
 BASELINE_SECONDS = 120.0  # time limit of each
@@ -105,11 +106,15 @@ def run(
         train, test = (rows[part] for part in _split(stages, rows, settings, base))
         path = _model(stages, train, _training_settings(source, settings), base, options)
         model = nearkin.load(path)
-        result = _json(stages, EVALUATION, lambda: assessment.assess(model, test.X, test.y))
+        raw = cache(lambda: baselines.fit_raw_cosine(train.X, train.y))
+        result = _json(
+            stages, EVALUATION, lambda: assessment.assess(model, test.X, test.y, raw()),
+            "beside raw cosine",
+        )  # fmt: skip
         compared = _json(
             stages, BASELINES,
             lambda: baselines.measure(
-                model, test.X, test.y, settings.baselines, BASELINE_SECONDS
+                train.X, train.y, test.X, test.y, settings.baselines, BASELINE_SECONDS
             ),
             settings.baselines,
         )  # fmt: skip
@@ -117,12 +122,13 @@ def run(
             REPORT,
             lambda path: page.write(
                 path, result, source.path.resolve().stem, compared,
-                page.strips_of(model, test.X, test.y, train.paths, test.paths),
+                page.strips_of(model, test.X, test.y, train.paths, test.paths, raw),
             ),
             after=[EVALUATION, BASELINES],
         )  # fmt: skip
-    names = ("top_1", "top_1_mean_per_class", "map_plain", "map_learned")
-    return {"model": str(path), "report": str(report), **{name: result[name] for name in names},
+    names = ("top_1_raw", "top_1", "top_1_mean_per_class", "map_raw", "map_learned")
+    found = {name: result[name] for name in names if name in result}
+    return {"model": str(path), "report": str(report), **found,
             "done_before": stages.kept, "done_now": stages.made}  # fmt: skip
 
 

@@ -5,15 +5,16 @@ from typing import Any
 
 from nearkin.io.atomic import atomic_write
 
-PLAIN, LEARNED, FAINT = "#8a94a3", "#1f7a4d", "#d5dae1"
-_COLOURS = {"plain": PLAIN, "learned": LEARNED}
+RAW, LEARNED, FAINT = "#8a94a3", "#1f7a4d", "#d5dae1"
+TITLES = {"raw": "raw cosine", "learned": "learned"}
+_COLOURS = {"raw": RAW, "learned": LEARNED}
 
 
 def retrieval(result: dict[str, Any]) -> Any:
-    """Precision against recall, and precision by number of neighbours, plain and learned."""
+    """Precision against recall, and precision by number of neighbours, raw and learned."""
     plot, (left, right) = _axes()
     for name, curve in result["curves"].items():
-        style = {"color": _COLOURS[name], "lw": 2.2, "label": name}
+        style = {"color": _COLOURS[name], "lw": 2.2, "label": TITLES[name]}
         left.plot(curve["recall"], curve["precision"], **style)
         right.plot(range(1, len(curve["precision"]) + 1), curve["precision"], **style)
     left.set(xlabel="recall", ylabel="precision", xlim=(0, None))
@@ -28,7 +29,7 @@ def calibration(result: dict[str, Any]) -> Any:
     plot, (left, right) = _axes()
     bins = result["calibration"]["bins"]
     confidence = [b["confidence"] for b in bins]
-    left.plot([0, 1], [0, 1], color=PLAIN, lw=1, ls=":")
+    left.plot([0, 1], [0, 1], color=RAW, lw=1, ls=":")
     left.plot(confidence, [b["accuracy"] for b in bins], "o-", color=LEARNED, lw=2)
     left.set(xlabel="share of the votes", ylabel="how often right", xlim=(0, 1), ylim=(0, 1.03))
     right.bar(confidence, [b["count"] for b in bins], width=0.06, color=LEARNED, alpha=0.75)

@@ -41,6 +41,10 @@ th:first-child, td:first-child { text-align: left; } tr.best td { font-weight: 6
 .query figcaption { font-size: .72rem; line-height: 1.25; color: #5a6472; max-width: 104px; overflow: hidden;
   text-overflow: ellipsis; white-space: nowrap; } .strip figcaption { max-width: 68px; }
 figure { margin: 1rem 0; } figure img { max-width: 100%; }
+@media (max-width: 40rem) {
+  table { display: block; overflow-x: auto; } th, td { padding: .35rem .5rem; } td { white-space: nowrap; } .bar { width: 4.5rem; }
+  .query { flex-direction: column; align-items: flex-start; gap: 4px; } .strip { flex-wrap: wrap; } .strip b { width: 100%; }
+}
 """
 
 
@@ -124,7 +128,8 @@ def query(pixels: NDArray[np.uint8], title: str, strips: str) -> str:
 def write_page(path: str | os.PathLike[str], title: str, note: str, parts: Iterable[str]) -> None:
     """Write the page atomically."""
     page = (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
+        f"<!doctype html><html lang=en><meta charset=utf-8>"
+        f"<meta name=viewport content='width=device-width'><title>{html.escape(title)}</title>"
         f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
         f"<p class=note>{html.escape(note)}</p>{''.join(parts)}</html>"
     )

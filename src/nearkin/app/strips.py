@@ -1,6 +1,6 @@
-"""The paper's Figure 3: a query, its plain neighbours and its learned neighbours, as pictures."""
+"""The paper's Figure 3: a query and its neighbours, before and after learning, as pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +20,9 @@ class Picture(NamedTuple):
 
 
 def strip_html(
-    query: Picture, plain: Sequence[Picture], learned: Sequence[Picture], *, mark: bool = True
+    query: Picture, neighbors: Mapping[str, Sequence[Picture]], *, mark: bool = True
 ) -> str:
-    """The query with its plain and its learned neighbours, right and wrong ones marked.
+    """The query with its neighbours by one or several similarities, right and wrong ones marked.
 
     The pictures are embedded; the styles are those of `nearkin.app.report.write_page`. An
     unreadable image is shown as a grey square. ``mark=False`` is for a query without a label.
@@ -34,7 +34,7 @@ def strip_html(
     >>> file = io.BytesIO()
     >>> Image.new("RGB", (60, 40), "red").save(file, "PNG")
     >>> cat, dog = Picture(file.getvalue(), "cat"), Picture(file.getvalue(), "dog")
-    >>> page = strip_html(cat, plain=[dog, cat], learned=[cat, cat])
+    >>> page = strip_html(cat, {"raw cosine": [dog, cat], "learned": [cat, cat]})
     >>> page.count('class="right"'), page.count('class="wrong"'), page.count("data:image/jpeg")
     (3, 1, 5)
     """
@@ -45,7 +45,7 @@ def strip_html(
             [hit.label == query.label if mark else None for hit in hits],
             [hit.label for hit in hits],
         )
-        for name, hits in (("plain", plain), ("learned", learned))
+        for name, hits in neighbors.items()
     )
     return report.query(_pixels(query.image), query.label, strips)
 

@@ -52,6 +52,13 @@ def load_classifier(path: Path, encoder: Path | None, names: Path | None = None)
     return trained
 
 
+def training_rows(trained: "TrainedModel", path: Path | None, columns: "Columns") -> Any:
+    """The training rows as they were given, if they are known."""
+    from nearkin.app.labels import read_labelled
+
+    return trained.training_rows(None if path is None else read_labelled(path, None, columns))
+
+
 @dataclass(frozen=True)
 class QueryRows:
     """Queries in blocks of rows, with the images that they come from or the ids of their table."""

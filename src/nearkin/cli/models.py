@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli import options
-from nearkin.cli.inputs import check_output_paths, load_classifier, parse_columns, require_encoder
+from nearkin.cli.inputs import (
+    check_output_paths,
+    load_classifier,
+    parse_columns,
+    require_encoder,
+    training_rows,
+)
 from nearkin.cli.interrupts import Interrupted, interrupt_learning_only, interruptible
 from nearkin.cli.output import Json, emit, epoch_bar, model_summary, plain_warnings, verbosity
 
@@ -121,6 +127,7 @@ def evaluate(
     vector_column: options.VectorColumn = None,
     id_column: options.IdColumn = None,
     encoder: options.Encoder = None,
+    train: options.Train = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder to write plots to.")] = None,
     baselines: options.Baselines = "none",
@@ -132,31 +139,40 @@ def evaluate(
 ) -> None:
     """Measure a model on labelled rows or images that it was not trained on.
 
-    Example: nearkin evaluate model.safetensors test.npz --report report.html
+    Example: nearkin evaluate model.safetensors test.npz --train digits.npz --report report.html
 
     Example: nearkin evaluate runs/birds more-birds/ --baselines quick --report report.html
     """
     from nearkin.app import assessment, page
     from nearkin.app import plots as plotting
-    from nearkin.app.baselines import measure, parse_baselines
-    from nearkin.app.labels import read_labelled
+    from nearkin.app.baselines import fit_raw_cosine, measure, parse_baselines
+    from nearkin.app.labels import match_labels, read_labelled
 
     selected = parse_baselines(baselines)
     check_output_paths(report)
     trained = load_classifier(model, encoder, names)
+    chosen = parse_columns(columns, vector_column, id_column, label_column)
+    known = training_rows(trained, train, chosen)
+    if selected and known is None:
+        raise ValueError(
+            "--baselines are fitted on the training rows as they were given, which a model does "
+            "not hold; give --train FILE"
+        )
     with plain_warnings():
+        labels_of = trained.model.classes_[trained.model.labels_]
+        raw = None if known is None else fit_raw_cosine(known, labels_of)
         if rows.is_dir():
             X, y, images = _test_images(rows, trained, jobs, skip_unreadable)
         else:
-            chosen = parse_columns(columns, vector_column, id_column, label_column)
             data = read_labelled(rows, labels, chosen)
             X, y, images = data.rows, data.labels, None
-        result = assessment.assess(trained.model, X, y)
+        result = assessment.assess(trained.model, X, y, raw)
         if selected:
-            result["baselines"] = measure(trained.model, X, y, selected, time_limit)
+            truth = match_labels(y, trained.model.classes_)
+            result["baselines"] = measure(known, labels_of, X, truth, selected, time_limit)
         if report is not None:
             title = model.resolve().name if model.is_dir() else model.name
-            strips = page.strips_of(trained.model, X, y, trained.names, images)
+            strips = page.strips_of(trained.model, X, y, trained.names, images, lambda: raw)
             page.write(report, result, title, result.get("baselines", ()), strips)
         if plots is not None:
             plotting.save(plots, result)

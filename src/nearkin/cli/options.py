@@ -43,10 +43,17 @@ Names = Annotated[
 ]
 Skip = Annotated[bool, typer.Option(help="Skip images that cannot be read.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1: one per core.")]
+Train = Annotated[
+    Path | None,
+    typer.Option(
+        help="The vectors that the model was trained on, to compare with their raw cosine; the "
+        "run folder of images has them.",
+    ),
+]
 Baselines = Annotated[
     str,
     typer.Option(
-        help="Comma-separated: retrieval, svm, logistic, lda, ridge; or quick, all, none."
+        help="Comma-separated: cosine, means, ridge, lda, svm, logistic; or quick, all, none."
     ),
 ]
 

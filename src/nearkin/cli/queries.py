@@ -10,8 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli.inputs import check_output_paths, load_classifier, parse_columns, read_queries
+from nearkin.cli.inputs import (
+    check_output_paths,
+    load_classifier,
+    parse_columns,
+    read_queries,
+    training_rows,
+)
 from nearkin.cli.options import (
+    Column,
     Columns,
     Encoder,
     IdColumn,
@@ -20,12 +27,13 @@ from nearkin.cli.options import (
     Names,
     Queries,
     Skip,
+    Train,
     VectorColumn,
 )
 from nearkin.cli.output import Json, emit, plain_warnings, write_text
 
+TITLES = {"raw": "raw cosine", "learned": "learned"}
 UNKNOWN = "unknown"  # in place of the label of a row that is rejected
-KINDS = ("plain", "learned")  # similarities, in the order of ``rerank``
 
 
 def classify(
@@ -144,6 +152,8 @@ def search(
     vector_column: VectorColumn = None,
     id_column: IdColumn = None,
     names: Names = None,
+    train: Train = None,
+    label_column: Column = None,
     report: Annotated[
         Path | None, typer.Option(help="HTML page of pictures to write, for images.")
     ] = None,
@@ -151,27 +161,36 @@ def search(
     jobs: Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Find the most similar training rows, with the plain and with the learned similarity.
+    """Find the most similar training rows, by the learned similarity and by raw cosine.
 
-    Example: nearkin search model.safetensors q.npy --n 10
+    Raw cosine needs the training rows as they were given: a run on images has them.
+
+    Example: nearkin search model.safetensors q.npy --n 10 --train digits.npz
 
     Example: nearkin search runs/birds robin.jpg --report found.html
     """
+    from nearkin.app.baselines import fit_raw_cosine
+
     check_output_paths(report)
     trained = load_classifier(model, encoder, names)
     shortlist = min(trained.model.shortlist_length, len(trained.model.labels_))
     if not 1 <= n <= shortlist:
         raise ValueError(f"--n {n} must lie between 1 and {shortlist}, the model's shortlist")
+    chosen = parse_columns(columns, vector_column, id_column, label_column)
+    known = training_rows(trained, train, chosen)
     with plain_warnings():
-        chosen = parse_columns(columns, vector_column, id_column)
+        searched = {"learned": trained.model}
+        if known is not None:
+            raw = fit_raw_cosine(known, trained.model.classes_[trained.model.labels_])
+            searched = ({"raw": raw.set_params(n_neighbors=n)} if raw else {}) | searched
         queries = read_queries(rows, chosen, trained, jobs, skip_unreadable)
         found: list[Any] = []
         for block in queries.blocks:
-            found += zip(*(_hits(trained, block, n, rerank) for rerank in (False, True)))
+            found += zip(*(_hits(trained, by, block, n) for by in searched.values()))
     results: list[dict[str, Any]] = []
     for query, hits in zip(queries.names or queries.ids or itertools.count(), found):
-        hits = ([], []) if query in queries.unreadable else hits
-        results.append({"query": query} | dict(zip(KINDS, hits)))
+        hits = [[] for _ in searched] if query in queries.unreadable else hits
+        results.append({"query": query} | dict(zip(searched, hits)))
     if report is not None:
         _write_report(report, results, queries.names and trained.names)
     if as_json:
@@ -180,9 +199,9 @@ def search(
         _print(results)
 
 
-def _hits(trained: Any, block: Any, n: int, rerank: bool) -> list[list[dict[str, Any]]]:
+def _hits(trained: Any, by: Any, block: Any, n: int) -> list[list[dict[str, Any]]]:
     """For each query its hits: row, label and similarity, and the name or id if there is one."""
-    similarities, indices = trained.model.kneighbors(block, n, rerank=rerank)
+    similarities, indices = by.kneighbors(block, n)
     labels = trained.model.classes_[trained.model.labels_]
     return [
         [
@@ -198,9 +217,10 @@ def _hits(trained: Any, block: Any, n: int, rerank: bool) -> list[list[dict[str,
 def _print(results: list[dict[str, Any]]) -> None:
     for result in results:
         typer.echo(f"query {result['query']}")
-        for kind in KINDS:
-            hits = (f"{_shown(hit)}:{hit['label']}" for hit in result[kind])
-            typer.echo(f"  {kind:<8} {'  '.join(hits)}")
+        for kind, title in TITLES.items():
+            if kind in result:
+                hits = (f"{_shown(hit)}:{hit['label']}" for hit in result[kind])
+                typer.echo(f"  {title:<10} {'  '.join(hits)}")
 
 
 def _shown(hit: dict[str, Any]) -> Any:
@@ -219,8 +239,8 @@ def _write_report(path: Path, results: list[dict[str, Any]], names: list[str] | 
     strips = [
         strip_html(
             Picture(result["query"], Path(result["query"]).name),
-            *([Picture(hit["name"], str(hit["label"])) for hit in result[kind]]
-              for kind in KINDS),
+            {title: [Picture(hit["name"], str(hit["label"])) for hit in result[kind]]
+             for kind, title in TITLES.items() if kind in result},
             mark=False,
         )
         for result in results

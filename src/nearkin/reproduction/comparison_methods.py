@@ -21,17 +21,24 @@ from typing import Any
 
 from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.svm import LinearSVC
 
-from nearkin.app.baselines import BASELINES, select
 from nearkin.app.comparison import Factory
 from nearkin.classifier import SoftVotingKNN
 from nearkin.learning.presets import CANDIDATES
 from nearkin.reproduction.baselines import LMNN, NCM, OASIS, KNNMetric
+from nearkin.reproduction.hold_out import select
 from nearkin.slde import SLDE
 from nearkin.slne import SLNE
 
 VOTERS = 100
+COSTS = [0.1, 1.0, 10.0, 100.0]
 ALPHAS = [1e-7, 1e-6, 1e-5, 1e-4, 1e-3]
+
+
+def linear_svm(seed: int) -> GridSearchCV:
+    """A linear SVM, one class against all others."""
+    return select(LinearSVC(random_state=seed), {"C": COSTS}, seed)
 
 
 def sgd_svm(seed: int) -> GridSearchCV:
@@ -58,7 +65,7 @@ def _slde(seed: int) -> GridSearchCV:
 
 
 METHODS: dict[str, Factory] = {
-    "Linear SVM": BASELINES["svm"],
+    "Linear SVM": linear_svm,
     "Retrieval": lambda seed: _voting(None, seed),
     "LMNN": lambda seed: _voting(LMNN(max_rows=10_000, early_stopping=True), seed),
     "NCM": lambda seed: NCM(random_state=seed),

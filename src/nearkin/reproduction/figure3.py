@@ -68,8 +68,7 @@ def page(result: Result) -> str:
     return "".join(
         strips.strip_html(
             strips.Picture(*entry["query"]),
-            [strips.Picture(*hit) for hit in entry["plain"]],
-            [strips.Picture(*hit) for hit in entry["learned"]],
+            {kind: [strips.Picture(*hit) for hit in entry[kind]] for kind in ("plain", "learned")},
         )
         for entry in result.numbers["shown"]
     )

@@ -70,6 +70,6 @@ def _vote(vote: Vote) -> str:
 
 
 def _quality(trial: Trial, scoring: Scoring) -> str:
-    retrieval = scoring not in ("log_loss", "accuracy")
+    retrieval = scoring in ("precision", "average_precision")
     chosen_by = f"{_name(scoring)} {trial['score']:.4f}, " if retrieval else ""
     return f"{chosen_by}log loss {trial['log_loss']:.4f}, accuracy {trial['accuracy']:.4f}"
