@@ -690,3 +690,15 @@ def test_a_prediction_reads_no_stored_row_but_the_voters():
     expected, voters = model.predict_proba(X[:1]), model.kneighbors(X[:1])[1]
     model.database_ = np.where(np.isin(np.arange(80), voters)[:, None], X, np.nan).astype("f4")
     np.testing.assert_array_equal(model.predict_proba(X[:1]), expected)
+
+
+def test_bad_lists_are_refused_before_anything_is_chosen(monkeypatch):
+    X, y = blobs(n=60)
+
+    def choose(*_):
+        pytest.fail("a choice was made")
+
+    monkeypatch.setattr("nearkin.classifier.select_parts", choose)
+    for neighbors, message in ((np.full((60, 3), 60), "60"), (np.zeros((59, 3), int), "59")):
+        with pytest.raises(ValueError, match=f"neighbors.*{message}"):
+            SoftVotingKNN().fit(X, y, neighbors=neighbors)

@@ -133,7 +133,7 @@ def hubs_truncated(lists, hub_limit, held):
     return near, sum(len(edges) > limit for edges in reverse)
 
 
-@given(lists_and_labels(), st.sampled_from([1, 1.5, 2]), st.integers(0, 10_000))
+@given(lists_and_labels(), st.sampled_from([1, 1.5, 2, 1e30]), st.integers(0, 10_000))
 @settings(deadline=None)
 def test_hubs_are_truncated_as_in_the_naive_form(case, hub_limit, seed):
     lists, labels = case

@@ -207,11 +207,18 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             self.__dict__.pop(name, None)  # an earlier fit's
         with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
             rng = check_random_state(claimed.seed(self.random_state))
-            parts = self._parts(X, y, groups, rng)
+            parts = self._parts(X, y, neighbors, groups, rng)
             check_classifier(X, parts, self.index, neighbors is not None)
             return self._fit(X, y, parts, neighbors, calibration, claimed, rng)
 
-    def _parts(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, rng: Any) -> Parts:
+    def _parts(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        neighbors: NeighborLists | None,
+        groups: ArrayLike | None,
+        rng: Any,
+    ) -> Parts:
         """What the classifier is made of: given, or chosen on held-out rows."""
         if not isinstance(self.similarity, str):
             given = None if isinstance(self.preprocess, str) else self.preprocess
@@ -223,6 +230,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         rows, labels = validate_data(
             self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2
         )
+        if neighbors is not None:  # before a choice that takes minutes
+            checked_lists(neighbors, len(labels))
         options = as_group("selection", self.selection, Selection)
         seed = int(rng.randint(np.iinfo(np.int32).max))
         chosen, self.trials_ = select_parts(rows, labels, groups, options, seed, self.preprocess)

@@ -157,7 +157,8 @@ def _hub_cuts(  # type: ignore[no-untyped-def]
     last_rank, last_quota = np.full(n, longest, np.int32), np.zeros(n, np.int32)
     if hub_limit is None or not in_degrees.any():
         return last_rank, last_quota, 0
-    limit = max(1, int(hub_limit * in_degrees.mean()))
+    # No row exceeds the largest degree, however large the product, which int32 could not hold.
+    limit = max(1, int(min(hub_limit * in_degrees.mean(), in_degrees.max())))
     hubs = np.flatnonzero(in_degrees > limit)
     by_rank = _in_degrees_by_rank(indptr, indices, held, hubs, longest)
     _cut_at_limit(by_rank, hubs, limit, last_rank, last_quota)

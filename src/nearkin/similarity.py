@@ -22,8 +22,9 @@ from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.validation import expect
 from nearkin.validation.arrays import (
     as_numbers,
+    as_rows,
     check_fitted_array,
-    finite_rows,
+    check_squares,
     labels_of,
     validate_data,
 )
@@ -79,7 +80,9 @@ class BilinearSimilarity:
         """Rows as they were given, checked."""
         check_is_fitted(self, "matrix_")
         self._check_fitted()
-        return validate_data(self, X, dtype=np.float32, order="C", reset=False)
+        rows = validate_data(self, X, dtype=np.float32, order="C", reset=False)
+        check_squares(rows, "X")  # similarities are sums of products, too
+        return rows
 
     def _prepared(self, X: ArrayLike) -> NDArray[np.float32]:
         """Rows as M knows them."""
@@ -106,7 +109,7 @@ class BilinearSimilarity:
         """Similarity of every row of `X` with every row of `Z`, as a (len(X), len(Z)) array."""
         products = self._products(X)
         width = products.shape[1] if self.preparation_ is None else self.n_features_in_  # type: ignore[attr-defined]
-        return products @ applied(self.preparation_, finite_rows(Z, "Z", width)).T
+        return products @ applied(self.preparation_, as_rows(Z, "Z", width)).T
 
     def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
         """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""
@@ -120,7 +123,7 @@ class BilinearSimilarity:
     ) -> NDArray[np.float32]:
         """Similarity of each row of `X` with the rows of `Z` listed for it; −inf for ``-1``."""
         queries = self.transform_query(X)
-        stored = finite_rows(Z, "Z", queries.shape[1])
+        stored = as_rows(Z, "Z", queries.shape[1])
         lists = padded(as_voters(neighbors, len(queries), len(stored)))
         scores = pairs.pair_scores(queries, stored, lists)
         if self.preparation_ is not None:

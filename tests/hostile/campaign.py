@@ -20,13 +20,13 @@ from samples import in_memory
 
 # Cases of each kind, how many of them the fast part draws, and how many are drawn at most.
 KINDS: dict[str, tuple[Callable[[int], Iterable[Case]], int, int]] = {
-    "inputs": (inputs.cases, 300, 6_000),
-    "options": (options.cases, 30, 1_500),
-    "files": (files.cases, 120, 3_000),
-    "kills": (kills.cases, 25, 2_000),
-    "full disk": (disk.cases, 12, 500),
+    "inputs": (inputs.cases, 260, 6_000),
+    "options": (options.cases, 20, 1_500),
+    "files": (files.cases, 100, 3_000),
+    "kills": (kills.cases, 20, 2_000),
+    "full disk": (disk.cases, 10, 500),
     "memory": (limits.memory, 8, 500),
-    "processes": (limits.processes, 5, 500),
+    "processes": (limits.processes, 4, 500),
     "threads": (limits.threads, 6, 500),
 }
 EVERY = 10.0  # seconds between two lines of progress

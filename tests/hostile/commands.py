@@ -22,7 +22,7 @@ CLEAN = {
 }  # fmt: skip
 LONG = {"demo": (), "reproduce": ("item",)}  # minutes: only these parameters are attacked
 VARIABLE = ("second", "time", "path", "model", "bytes", "folder", "out", "report", "file", "memory",
-            "done_")  # fmt: skip
+            "verdict", "done_")  # fmt: skip
 
 
 def commands() -> dict[str, Any]:

@@ -19,13 +19,11 @@ def run(*arguments):
     )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_a_sample_of_hostile_cases_ends_well():
     done = run("-m", "hostile", "--fast", "--seed", "0")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
-@pytest.mark.slow
 def test_planted_faults_are_found():
     done = run("-m", "hostile.planted")
     assert done.returncode == 0, done.stderr

@@ -2,13 +2,18 @@
 
 import hashlib
 import json
+import os
+import re
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hostile import commands, judge, material, surface
+import kill_points
+from hostile import commands, judge, material, runner, surface
 from hostile.surface import Target
 
 
@@ -18,6 +23,39 @@ class Work:
 
     name: str
     run: Callable[[Path], str]
+
+
+class Reference(NamedTuple):
+    """What comes of a work when nothing happens to it."""
+
+    result: str
+    operations: int
+    names: list[str]
+    size: int  # of all files, in bytes
+    seconds: float
+
+
+@cache
+def reference(work: Work) -> Reference:
+    """Do the work twice, in a child: once to count its file operations, once as it is."""
+
+    def measure() -> Reference:
+        os.chdir(tempfile.mkdtemp(dir=material.HOME.folder.parent))
+        operations = kill_points.counted(lambda: work.run(Path("counted").absolute()))
+        folder = Path(tempfile.mkdtemp(dir=".")).absolute() / "run"
+        began = time.monotonic()
+        result = work.run(folder)
+        seconds = time.monotonic() - began
+        size = sum(p.stat().st_size for p in folder.parent.rglob("*") if p.is_file())
+        return Reference(result, operations, left_in(folder), size, seconds)
+
+    return Reference(*runner.aside(measure))
+
+
+def left_in(folder: Path) -> list[str]:
+    """Names in a folder, random ones made equal."""
+    found = [p for p in folder.rglob("*") if p.is_file()]
+    return sorted({re.sub(r"[0-9a-f]{16,}", "#", str(p.relative_to(folder))) for p in found})
 
 
 @cache

@@ -12,6 +12,8 @@ import pytest
 
 from nearkin.images import UnreadableImages
 from nearkin.images.extraction import ImageEncoder, fingerprint
+from nearkin.io.fingerprint import Fingerprint
+from nearkin.io.run_folder import RunFolder
 
 
 class Toy(ImageEncoder):
@@ -226,7 +228,7 @@ def test_replaced_images_are_encoded_again(tmp_path):
     assert len(encoded()) == 8
     assert encoded() == []
     replace_silently(sources[5])
-    with pytest.warns(UserWarning, match="images have changed since; all are encoded again"):
+    with pytest.warns(UserWarning, match="images have changed, .* encoded again"):
         assert len(encoded()) == 8
     assert encoded() == []
 
@@ -242,7 +244,35 @@ def test_images_replaced_before_extraction_is_complete(tmp_path):
     replace_silently(sources[1])
     sources[6].write_bytes(bytes(16))
     log.write_text("")
-    with pytest.warns(UserWarning, match="images from 0 on have changed since") as told:
+    with pytest.warns(UserWarning, match="images from 0 on have changed, .* encoded again") as told:
         toy.transform(sources, folder=tmp_path / "run")
     assert len(told) == 1
     assert len(log.read_text().split()) == 8
+
+
+def test_an_extraction_of_an_older_version_is_made_again(tmp_path):
+    sources = files(tmp_path, [10, 11, 0, 13, 14])
+    toy, log = Toy(tmp_path / "log"), tmp_path / "log"
+    with pytest.raises(UnreadableImages):
+        toy.transform(sources, folder=tmp_path / "run")
+    run = RunFolder(tmp_path / "run")
+    with run.claim("transform"):  # records without digests of what the images held
+        for name in ("chunk-000000000", "chunk-000000004"):
+            notes = run.read(name, None)[1]
+            del notes["contents"]
+            run.write(name, Fingerprint(run._root.claimed().inputs[""]), {}, notes)
+    Path(sources[2]).write_bytes(bytes(12))
+    log.write_text("")
+    with pytest.warns(UserWarning, match="from 4 on have changed, or an older version"):
+        rows = toy.transform(sources, folder=tmp_path / "run")
+    assert rows[:, 0].tolist() == [10, 11, 12, 13, 14]
+    assert len(toy.asked()) == 5
+
+
+def test_workers_that_began_in_another_folder(tmp_path, monkeypatch):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        names = [Path(p).name for p in files(Path(), [3, 4, 5] if name == "first" else [6, 7, 8])]
+        rows = Toy(tmp_path / "log").transform(names, out="rows.npy", n_jobs=2)
+        assert rows[:, 0].tolist() == ([3, 4, 5] if name == "first" else [6, 7, 8])

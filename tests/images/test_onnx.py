@@ -1,5 +1,6 @@
 """ONNX encoders: real networks, small ones, run on real image bytes."""
 
+import pickle
 import sys
 
 import numpy as np
@@ -173,6 +174,8 @@ def test_one_row_for_the_whole_batch_is_refused(tmp_path, images):
 def test_files_that_are_no_networks(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"model='nothing\.onnx'"):
         OnnxEncoder("nothing.onnx").fit()
+    with pytest.raises(FileNotFoundError, match="must be an ONNX file; it is not a regular file"):
+        OnnxEncoder(tmp_path).fit()
     (tmp_path / "text.onnx").write_text("not a network")
     with pytest.raises(ValueError, match="cannot be loaded as an ONNX network"):
         OnnxEncoder(tmp_path / "text.onnx").fit()
@@ -225,3 +228,10 @@ def test_without_onnxruntime_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ImportError, match=r"nearkin\[onnx\]"):
         OnnxEncoder(model).fit()
+
+
+def test_workers_get_the_path_of_this_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    encoder = OnnxEncoder("net.onnx")
+    assert pickle.loads(pickle.dumps(encoder)).model == str(tmp_path / "net.onnx")
+    assert encoder.model == clone(encoder).model == "net.onnx"

@@ -153,9 +153,19 @@ def test_bad_settings(params, message):
         (np.zeros((40, 40, 3), np.uint8), r"shape \(40, 40, 3\)"),
         (np.zeros((0, 40), np.uint8), r"shape \(0, 40\)"),
         (np.zeros((40, 40), np.int64), "type int64"),
-        (np.full((40, 40), np.nan), "not finite"),
+        (np.full((40, 40), np.nan), "values from nan to nan"),
+        (np.full((40, 40), 1e39), "values from 1e.39"),
+        (np.full((40, 40), np.float32(3e38)), "values from 3e.38"),
     ],
 )
 def test_bad_images(image, message):
     with pytest.raises(ValueError, match=message):
         DenseSIFT().describe(image)
+
+
+def test_small_integer_types_do_not_overflow():
+    image = textured(0, 300, 280)
+    usual = DenseSIFT(8, (16, 200)).describe(image)
+    small = DenseSIFT(np.uint8(8), (np.uint8(16), np.uint8(200))).describe(image)
+    np.testing.assert_array_equal(usual.descriptors, small.descriptors)
+    np.testing.assert_array_equal(usual.centres, small.centres)

@@ -23,6 +23,11 @@ def test_targets_that_cannot_be_written(tmp_path):
         pass
     with pytest.raises(FileNotFoundError, match="make it first"), atomic_write(tmp_path / "a/b"):
         pass
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(FileExistsError, match="link exists and"), atomic_write(tmp_path / "link"):
+        pass
+    with pytest.raises(OSError, match="'/proc/self/a'"), atomic_write("/proc/self/a"):
+        pass
 
 
 def test_an_error_of_the_writer_is_not_taken_for_a_full_disk(tmp_path):

@@ -35,6 +35,7 @@ def test_what_else_is_no_file(tmp_path):
         (tmp_path / "nothing", FileNotFoundError, "does not exist; give a list"),
         (tmp_path / "loop" / "x", OSError, "loop"),
         ("a\0b", FileNotFoundError, "no path"),
+        ("/proc/self/mem", OSError, "error: '/proc/self/mem'"),
     ):
         with pytest.raises(error, match=message):
             check_file(path, "a list")

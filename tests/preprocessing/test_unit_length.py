@@ -47,3 +47,16 @@ def test_in_a_model_that_is_saved_and_loaded(tmp_path):
     again = nearkin.load(tmp_path / "m")
     np.testing.assert_array_equal(again.predict_proba(longer), model.predict_proba(longer))
     np.testing.assert_allclose(model.predict_proba(X), model.predict_proba(longer), atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e-20, 1e-30, 1e-38])
+def test_rows_whose_squares_vanish(factor):
+    X, _ = blobs(n=50)
+    tiny = X.copy()
+    tiny[::3] *= np.float32(factor)
+    np.testing.assert_allclose(UnitLength().fit(X).transform(tiny), X, atol=1e-6)
+
+
+def test_powers_that_leave_nothing_are_refused():
+    with pytest.raises(ValueError, match="power=1000 must be a number > 0 and <= 10"):
+        UnitLength(power=1000).fit(blobs(n=50)[0])

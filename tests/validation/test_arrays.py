@@ -143,3 +143,17 @@ def test_similarities_with_rows_that_are_not_finite():
             fitted().neighbor_scores(ROWS, Z, np.zeros((60, 1), int))
         with pytest.raises(ValueError, match="Z contains NaN or infinity"):
             fitted().similarity(ROWS, Z)
+
+
+@pytest.mark.parametrize("factor", [1e30, 1e-30])
+def test_rows_whose_products_float32_cannot_hold(factor):
+    X, model = ROWS * np.float32(factor), fitted()
+    for call in (
+        lambda: model.similarity(X, ROWS),
+        lambda: model.similarity(ROWS, X),
+        lambda: model.pair_score(np.stack([X, X], axis=1)),
+        lambda: model.neighbor_scores(ROWS, X, np.zeros((60, 1), int)),
+        lambda: model.objective(X, LABELS),
+    ):
+        with pytest.raises(ValueError, match="beyond float32; divide"):
+            call()

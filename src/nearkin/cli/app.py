@@ -1,5 +1,6 @@
 """The Typer application: its commands, its error messages and its exit codes."""
 
+import io
 import os
 import sys
 from typing import Annotated, Any
@@ -57,6 +58,8 @@ for command in (
 def main() -> None:
     """Run the command line; an error becomes one line on standard error and an exit code."""
     add_plugins(app)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name need not be UTF-8; JSON stays JSON
+        sys.stdout.reconfigure(errors="backslashreplace")
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

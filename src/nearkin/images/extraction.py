@@ -121,7 +121,9 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=N
             # arrays.
             parallel = Parallel(n_jobs=n_jobs, max_nbytes=None, return_as="generator_unordered")
             finished = parallel(
-                delayed(_encode_chunk)(self, sources[lo : lo + chunk], lo, store.sink, dtype)
+                delayed(_encode_chunk)(
+                    self, _absolute(sources[lo : lo + chunk]), lo, store.sink, dtype
+                )
                 for lo in starts.tolist()
             )
             for start, stop, failed, values in track(finished, "features", total=len(starts)):
@@ -149,8 +151,13 @@ def fingerprint(sources: Sequence[Source]) -> TextDigest:
 
 def contents(sources: Sequence[Source]) -> str:
     """A digest of what files hold: one of equal size and time may have replaced another."""
-    paths = [os.path.abspath(source) for source in sources if not isinstance(source, bytes)]
+    paths = [source for source in _absolute(sources) if not isinstance(source, bytes)]
     return str(FileDigest(*paths))
+
+
+def _absolute(sources: Sequence[Source]) -> list[Source]:
+    """For workers: they outlive a call, and stay in the working folder that they began in."""
+    return [s if isinstance(s, bytes) else os.path.abspath(s) for s in sources]
 
 
 def _encode_chunk(

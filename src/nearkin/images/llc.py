@@ -132,7 +132,7 @@ class LLC(ImageEncoder):
     @property
     def n_features_out_(self) -> int:
         """Length of a feature vector."""
-        return len(self.words_) * sum(grid * grid for grid in self.pyramid)
+        return len(self.words_) * sum(int(grid) ** 2 for grid in self.pyramid)
 
     def encode(self, sources: Sequence[Source]) -> tuple[Floats, Failures]:
         """Features of a few images in this process, and why some have none."""

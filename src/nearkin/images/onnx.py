@@ -129,6 +129,10 @@ class OnnxEncoder(ImageEncoder):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def __getstate__(self) -> dict[str, Any]:
+        # For workers, whose working folder may be another.
+        return super().__getstate__() | {"model": os.path.abspath(self.model)}
+
     def chunk_shape(self) -> tuple[int, int]:
         """Images that a worker takes at a time, and the length of a feature vector."""
         net = self._signature()
@@ -185,7 +189,8 @@ class OnnxEncoder(ImageEncoder):
     def _key(self) -> tuple[str, int]:
         path = Path(self.model)
         if not path.is_file():
-            raise FileNotFoundError(f"model={str(self.model)!r}: there is no such file")
+            found = "it is not a regular file" if path.exists() else "there is no such file"
+            raise FileNotFoundError(f"model={str(self.model)!r} must be an ONNX file; {found}")
         # Whoever replaces a file can set its time, but not that of the change.
         status = path.stat()
         return str(path), status.st_ctime_ns ^ status.st_mtime_ns

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from nearkin.images.reading import ImageError
 from nearkin.native.jit import compiled
 from nearkin.validation import expect
+from nearkin.validation.arrays import LARGEST
 from nearkin.validation.parameters import Table, check_parameters
 
 Floats = NDArray[np.float32]
@@ -87,18 +88,19 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
         """Describe one grey image, H×W, of bytes or of floats in [0, 1]."""
         check_parameters(self)
         grey = _as_grey(image)
-        if min(grey.shape) < min(self.patch_sizes):
+        sizes = [int(size) for size in self.patch_sizes]  # uint8 would overflow in sums
+        if min(grey.shape) < min(sizes):
             raise ImageError(
                 f"{grey.shape[1]}×{grey.shape[0]} pixels, smaller than the smallest patch "
-                f"({min(self.patch_sizes)} pixels)"
+                f"({min(sizes)} pixels)"
             )
         votes = _orientation_votes(np.ascontiguousarray(grey.T))
-        parts = [self._describe_size(votes, size // BINS) for size in self.patch_sizes]
+        parts = [self._describe_size(votes, size // BINS) for size in sizes]
         return Patches(*(np.concatenate(column) for column in zip(*parts)))
 
     def _describe_size(self, votes: Floats, bin_size: int) -> tuple[Floats, Floats]:
         width, height = votes.shape[:2]
-        lefts, tops = (_grid(side, BINS * bin_size, self.step) for side in (width, height))
+        lefts, tops = (_grid(side, BINS * bin_size, int(self.step)) for side in (width, height))
         kernels = _bin_kernels(bin_size)
         # The kernel is separable: columns first, then, transposed, rows.
         along = _pool(votes.reshape(width, -1), lefts, bin_size, kernels)
@@ -120,8 +122,9 @@ def _as_grey(image: ArrayLike) -> Floats:
         return grey.astype(np.float32) * np.float32(1 / 255)
     if grey.dtype.kind not in "fb":
         raise ValueError(f"image has type {grey.dtype}: expected bytes, or floats in [0, 1]")
-    if not np.isfinite(grey).all():
-        raise ValueError("image has values that are not finite")
+    low, high = float(grey.min()), float(grey.max())
+    if not max(-low, high) <= LARGEST:  # of whose gradients float32 does not hold the squares
+        raise ValueError(f"image has values from {low:g} to {high:g}: expected floats in [0, 1]")
     return grey.astype(np.float32)
 
 

@@ -27,6 +27,7 @@ Contents: TypeAlias = Callable[[int], str]  # first row of a chunk → digest
 
 FILE = "features.npy"
 _COMPLETE = "complete"
+_CHANGED = "have changed, or an older version did not note what they held; they are encoded again"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class FolderStore(Store):
         kept = folder.read(_COMPLETE, inputs)
         complete = kept is not None and folder.is_intact(FILE)
         if complete and kept is not None and kept[1].get("contents") != self.contents:
-            warnings.warn("images have changed since; all are encoded again", stacklevel=2)
+            warnings.warn(f"images {_CHANGED}", stacklevel=2)
             complete = False
         self.done = np.full(shape[0], complete)
         self.path = folder.scratch("rows", inputs) / FILE
@@ -118,9 +119,9 @@ class FolderStore(Store):
             kept = self.folder.read(_chunk(start), self.inputs)
             if kept is None:
                 continue
-            if kept[1]["contents"] != self.contents[start // self.chunk]:
+            if kept[1].get("contents") != self.contents[start // self.chunk]:
                 if not kept[1]["failed"]:  # else they may have been repaired
-                    warnings.warn(f"images from {start} on have changed since", stacklevel=2)
+                    warnings.warn(f"images from {start} on {_CHANGED}", stacklevel=2)
                 continue
             if kept[1]["crc32"] != _checksum(rows[part]):
                 warnings.warn(f"rows from {start} on are damaged and made again", stacklevel=2)
@@ -171,7 +172,7 @@ def open_store(
     elif out is not None:
         if Path(out).suffix != ".npy":
             raise ValueError(f"out={str(out)!r}: expected a name that ends in .npy")
-        with atomic_write(out) as temporary:
+        with atomic_write(os.path.abspath(out)) as temporary:  # for workers, who may be elsewhere
             store = FileStore(temporary, shape, dtype)
             yield store
         store.rows = np.load(out, mmap_mode="r")

@@ -17,7 +17,8 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse a path that no file can be written to, before any work is done for it."""
     target = Path(path)
-    if target.exists() and not target.is_file():  # a rename would replace a folder or a device
+    # A rename would replace a folder, a device, or a link that leads nowhere.
+    if os.path.lexists(target) and not target.is_file():
         raise FileExistsError(f"{target} exists and is not a regular file; give another name")
     if not target.absolute().parent.is_dir():
         raise FileNotFoundError(f"{target}: there is no folder {target.parent}; make it first")
@@ -70,6 +71,8 @@ def atomic_write(path: str | os.PathLike[str], temporaries: Path | None = None) 
             raise OSError(
                 f"{target} could not be written ({error}): the disk is full; free some space"
             ) from error
+        if temporary is None:  # whose name says nothing to anybody
+            raise type(error)(error.errno, error.strerror, str(target)) from None
         raise
     finally:
         if temporary is not None:

@@ -19,6 +19,11 @@ def check_file(path: str | os.PathLike[str], expected: str) -> None:
     if kind != stat.S_IFREG:
         found = _KINDS.get(kind, "not a file")
         raise ValueError(f"{path} is {found}, not a regular file; give {expected}")
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError as error:  # of a failed read, which does not say of which file
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
 
 
 def read_lines(path: str | os.PathLike[str], expected: str) -> list[str]:

@@ -17,10 +17,12 @@ from nearkin.io.safetensors import Stream
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_fitted_array, check_squares, validate_data
+from nearkin.validation.arrays import SMALLEST, check_fitted_array, check_squares, validate_data
 from nearkin.validation.parameters import check_parameters, checked, require
 
 Array = NDArray[np.float32]
+
+power = expect.number(above=0, high=10)  # beyond, float32 holds few powers but 0, 1 and infinity
 
 
 class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -83,9 +85,7 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 "float32; drop them, or divide all rows by a number before the fit. If they are as "
                 "usual, mean_ or directions_ of the model are not: fit again"
             )
-        if self.unit_length:
-            part /= np.where(lengths > 0, lengths, 1)
-        return part
+        return _unit_length(part, lengths) if self.unit_length else part
 
     def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
         rows = self._powers(X, reset=reset)
@@ -114,6 +114,17 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+def _unit_length(part: Array, lengths: Array) -> Array:
+    """Divide rows by their `lengths`, in place; rows of zeros stay."""
+    tiny = lengths[:, 0] < SMALLEST  # whose squares float32 does not hold
+    if tiny.any():
+        largest = np.abs(part[tiny]).max(axis=1, keepdims=True)
+        part[tiny] /= np.where(largest > 0, largest, 1)
+        lengths[tiny] = np.linalg.norm(part[tiny], axis=1, keepdims=True)
+    part /= np.where(lengths > 0, lengths, 1)
+    return part
 
 
 class _PowerView:

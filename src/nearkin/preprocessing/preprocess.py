@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin.preprocessing import pca
-from nearkin.preprocessing.linear import Array, LinearPreprocessing
+from nearkin.preprocessing.linear import Array, LinearPreprocessing, power
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array
 from nearkin.validation.parameters import Table, check_parameters, checked
@@ -52,7 +52,7 @@ class Preprocess(LinearPreprocessing):
     PARAMETERS: ClassVar[Table] = {
         "n_components": expect.optional(expect.whole(1)),
         "whitening": expect.number(0, 1),
-        "power": expect.number(above=0),
+        "power": power,
         "center": expect.flag,
         "unit_length": expect.flag,
         "random_state": expect.seed,

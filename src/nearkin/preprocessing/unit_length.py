@@ -5,8 +5,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearkin.preprocessing.linear import LinearPreprocessing
-from nearkin.validation import expect
+from nearkin.preprocessing.linear import LinearPreprocessing, power
 from nearkin.validation.parameters import Table, check_parameters
 
 
@@ -27,7 +26,7 @@ class UnitLength(LinearPreprocessing):
     1.0
     """
 
-    PARAMETERS: ClassVar[Table] = {"power": expect.number(above=0)}
+    PARAMETERS: ClassVar[Table] = {"power": power}
     unit_length = True
 
     def __init__(self, *, power: float = 1.0) -> None:

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from nearkin.native.blas import serial_blas
 from nearkin.preprocessing import pca
-from nearkin.preprocessing.linear import Array, LinearPreprocessing
+from nearkin.preprocessing.linear import Array, LinearPreprocessing, power
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array, check_label_count, classes_of
 from nearkin.validation.parameters import Table, check_parameters
@@ -47,7 +47,7 @@ class WithinClassWhitening(LinearPreprocessing):
 
     PARAMETERS: ClassVar[Table] = {
         "shrinkage": expect.number(above=0),
-        "power": expect.number(above=0),
+        "power": power,
         "unit_length": expect.flag,
     }
 

@@ -17,14 +17,10 @@ SMALLEST, LARGEST = 1e-15, 4e18  # lengths whose squares, and differences of the
 
 
 def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.float32]:
-    """Return `X` as an (n, D) float32 array, whose squared distances float32 can hold."""
-    rows = finite_rows(X, name, width)
-    check_squares(rows, name)
-    return rows
+    """Return `X` as an (n, D) float32 array without copying what already is one.
 
-
-def finite_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.float32]:
-    """Return `X` as an (n, D) float32 array without copying what already is one."""
+    It is finite, and float32 can hold squared distances and products of its rows.
+    """
     rows = as_numbers(X, name)
     if rows.ndim != 2 or 0 in rows.shape:
         raise ValueError(
@@ -39,6 +35,7 @@ def finite_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np
             f"{name} contains NaN or infinity (first seen in rows {lo} to "
             f"{min(lo + _CHECK_ROWS, len(rows)) - 1}); drop those rows or fill them in"
         )
+    check_squares(rows, name)
     return rows
 
 

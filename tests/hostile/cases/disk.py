@@ -2,14 +2,13 @@
 
 import ctypes
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from hostile import judge, material, runner, surface, works
 from hostile.judge import FINE, Verdict
 from hostile.runner import Case
-from hostile.works import Work
+from hostile.works import Work, reference
 
 POINTS = 40  # sizes a work, at most
 PAGE = 4096
@@ -20,11 +19,11 @@ def cases(seed: int) -> Iterator[Case]:
     if os.geteuid() or not runner.aside(_can_mount):
         return
     for work in (*works.all_works(), *lone_files()):
-        clean, needed = runner.aside(lambda work=work: _reference(work))
-        pages = 2 + needed // PAGE
+        clean = reference(work)
+        pages = 2 + clean.size // PAGE
         for size in sorted({1 + pages * i // POINTS for i in range(POINTS)}):
             name = f"{work.name}/{size} pages"
-            run = lambda work=work, size=size, clean=clean: _run(work, size, clean)  # noqa: E731
+            run = lambda work=work, size=size, clean=clean: _run(work, size, clean.result)  # noqa: E731
             yield Case("full disk", name, run, memory=None, seconds=60)
 
 
@@ -64,12 +63,6 @@ def _own_mounts() -> bool:
 
 def _can_mount() -> bool:
     return _own_mounts() and _mount(material.HOME.folder, 1 << 20)
-
-
-def _reference(work: Work) -> list:
-    folder = Path(tempfile.mkdtemp(dir=material.HOME.folder.parent)) / "run"
-    clean = work.run(folder)
-    return [clean, sum(p.stat().st_size for p in folder.parent.rglob("*") if p.is_file())]
 
 
 def _run(work: Work, pages: int, clean: str) -> Verdict:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hostile import judge, runner, surface, works
-from hostile.cases.kills import reference
 from hostile.judge import FINE, Verdict
 from hostile.runner import Case
-from hostile.works import Work
+from hostile.works import Work, reference
 
 MEBIBYTES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 THREADS = 4
@@ -18,13 +17,16 @@ THREADS = 4
 def memory(seed: int) -> Iterator[Case]:
     """Every work with little memory: done, or refused with a word on memory."""
     for work in works.library_works():
-        clean = reference(work)[1]
+        clean = reference(work).result
         for size in MEBIBYTES:
             run = lambda work=work, size=size, clean=clean: _little(work, size, clean)  # noqa: E731
             yield Case("memory", f"{work.name}/{size} MiB", run, memory=None)
 
 
 def _little(work: Work, size: int, clean: str) -> Verdict:
+    # Loads all compiled code: LLVM ends the process where it cannot allocate, which nobody can
+    # catch. What is judged is how the arrays of the work itself fit.
+    work.run(Path("before"))
     runner.limit_memory(size << 20)
     try:
         result = work.run(Path("run"))
@@ -36,7 +38,7 @@ def _little(work: Work, size: int, clean: str) -> Verdict:
 def processes(seed: int, times: int = 8) -> Iterator[Case]:
     """Two processes do the same work in the same folder at once."""
     for work in works.all_works():
-        clean = reference(work)[1]
+        clean = reference(work).result
         for n in range(times):
             run = lambda work=work, clean=clean: _both(work, clean)  # noqa: E731
             yield Case("processes", f"{work.name}/{n}", run, memory=None, seconds=60)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,14 @@ def _empty() -> str:
 
 
 def _clean(name: str) -> Callable[[], str]:
-    return lambda: str(HOME.folder / name)
+    """A copy of a clean file: an option may be one that names a file to write."""
+
+    def make() -> str:
+        source, copy = HOME.folder / name, Path("copy-of-" + Path(name).name)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, copy)
+        return str(copy)
+
+    return make
 
 
 PATHS: dict[str, Callable[[], str]] = {
@@ -47,7 +55,7 @@ PATHS: dict[str, Callable[[], str]] = {
     "onnx": _clean("network.onnx"),
     "learner": _clean("SLNE.safetensors"),
 } | {text[:30]: (lambda text=text: text) for text in
-     ("", "no/such/x.npy", "x" * 300, "/dev/null", "/proc/self/mem", "/", "\udcff.npy", "new",
+     ("", "no/such/x.npy", "x" * 300, "/dev/null", "/proc/self/mem", "/dev", "\udcff.npy", "new",
       "line\nbreak.npz", "mine.npy", "-x")}  # fmt: skip
 
 
@@ -90,6 +98,7 @@ def _run(command: str, parameter: Any, words: Callable[[], list[str]]) -> Verdic
         Path(name).write_bytes(data)
     given = words()
     arguments = commands.line(command, {parameter.name: given})
+    inputs = [word for word in arguments if os.path.lexists(word)]
     code, out, err = commands.execute(arguments)
     lost = [n for n, data in MINE.items() if not Path(n).exists() or Path(n).read_bytes() != data]
     if lost and not (parameter.name in ("out", "report") and given[-1:] == lost):
@@ -98,12 +107,14 @@ def _run(command: str, parameter: Any, words: Callable[[], list[str]]) -> Verdic
         return refused(code, err, (parameter.name, *parameter.opts, *given))
     if commands.lasting(out) is None:
         return Verdict("unjudged", "no answer that could be compared")
-    return _again(arguments, out)
+    return _again(arguments, inputs, out)
 
 
 def refused(code: int, err: str, names: tuple[str, ...]) -> Verdict:
     message = (err.strip().splitlines() or [""])[-1]
-    known = (*names, *(n.replace("_", "-") for n in names), *(str(Path(n)) for n in names))
+    ways = (str, Path, os.path.abspath, lambda n: n.replace("_", "-"), lambda n: repr(n)[1:-1],
+            lambda n: " ".join(n.split()))  # fmt: skip
+    known = tuple({str(way(name)) for name in names for way in ways} - {"."})
     if code == 2 and re.match("error: (Missing|Invalid|Got unexpected|No such|Option)", message):
         return Verdict("clear", message)
     if code == 1 and message.startswith("error: ") and judge.is_clear(message, known):
@@ -111,15 +122,14 @@ def refused(code: int, err: str, names: tuple[str, ...]) -> Verdict:
     return Verdict("obscure", f"exit code {code}: {err[-400:]}")
 
 
-def _again(arguments: list[str], out: str) -> Verdict:
+def _again(arguments: list[str], inputs: list[str], out: str) -> Verdict:
     """The same command in a folder of its own, with its rows in another form."""
     clean, other = str(HOME.folder / "rows.npz"), str(HOME.folder / "other.npz")
     here = os.getcwd()
     os.mkdir("again")
     os.chdir("again")
     changed = [other if word == clean else word for word in arguments]
-    places = [os.path.join(here, w) if os.path.lexists(os.path.join(here, w)) and w in PATHS else w
-              for w in changed]  # fmt: skip
+    places = [os.path.join(here, word) if word in inputs else word for word in changed]
     code, second, err = commands.execute(places)
     if code:
         return Verdict("wrong", f"accepted, and refused with rows in another form: {err[-300:]}")
