@@ -26,6 +26,8 @@ def test_targets_that_cannot_be_written(tmp_path):
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(FileExistsError, match="link exists and"), atomic_write(tmp_path / "link"):
         pass
+    with pytest.raises(OSError, match="File name too long"), atomic_write(tmp_path / ("x" * 300)):
+        pytest.fail("work was done for it")
     with pytest.raises(OSError, match="'/proc/self/a'"), atomic_write("/proc/self/a"):
         pass
 

@@ -17,9 +17,10 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse a path that no file can be written to, before any work is done for it."""
     target = Path(path)
-    # A rename would replace a folder, a device, or a link that leads nowhere.
-    if os.path.lexists(target) and not target.is_file():
-        raise FileExistsError(f"{target} exists and is not a regular file; give another name")
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.lstat(target)  # fails with a name that is too long
+        if not target.is_file():  # a rename would replace a folder, or a link that leads nowhere
+            raise FileExistsError(f"{target} exists and is not a regular file; give another name")
     if not target.absolute().parent.is_dir():
         raise FileNotFoundError(f"{target}: there is no folder {target.parent}; make it first")
 

@@ -20,19 +20,8 @@ TEXTS = ["", "x", "no such thing", "\N{SLIGHTLY SMILING FACE}", "a\nb", "-", "na
 MINE = {"mine.npy": b"mine", ".my.partners.db": b"mine", "learning/mine": b"mine"}
 
 
-def _pipe() -> str:
-    os.mkfifo("pipe.npy")
-    return "pipe.npy"
-
-
-def _loop() -> str:
-    os.symlink("loop.npz", "loop.npz")
-    return "loop.npz"
-
-
-def _empty() -> str:
-    Path("empty.npz").touch()
-    return "empty.npz"
+def _made(name: str, make: Callable[[str], object]) -> Callable[[], str]:
+    return lambda: make(name) or os.path.abspath(name)  # which return None
 
 
 def _clean(name: str) -> Callable[[], str]:
@@ -41,13 +30,14 @@ def _clean(name: str) -> Callable[[], str]:
     def make() -> str:
         source, copy = HOME.folder / name, Path("copy-of-" + Path(name).name)
         (shutil.copytree if source.is_dir() else shutil.copy)(source, copy)
-        return str(copy)
+        return str(copy.absolute())
 
     return make
 
 
 PATHS: dict[str, Callable[[], str]] = {
-    "pipe": _pipe, "loop": _loop, "empty": _empty, "occupied": lambda: ".",
+    "pipe": _made("pipe.npy", os.mkfifo), "loop": _made("loop", lambda n: os.symlink(n, n)),
+    "empty": _made("empty.npz", lambda n: Path(n).touch()), "occupied": lambda: ".",
     "labels": _clean("labels.txt"), "image": _clean("images/round/0.png"),
     "images": _clean("images"),
     "csv": _clean("rows.csv"), "npy": _clean("queries.npy"), "parquet": _clean("rows.parquet"),
@@ -55,7 +45,7 @@ PATHS: dict[str, Callable[[], str]] = {
     "onnx": _clean("network.onnx"),
     "learner": _clean("SLNE.safetensors"),
 } | {text[:30]: (lambda text=text: text) for text in
-     ("", "no/such/x.npy", "x" * 300, "/dev/null", "/proc/self/mem", "/dev", "\udcff.npy", "new",
+     ("", "no/such/x.npy", "x" * 300, "/dev/null", "/proc/self/mem", "\udcff.npy", "new",
       "line\nbreak.npz", "mine.npy", "-x")}  # fmt: skip
 
 
@@ -114,10 +104,12 @@ def refused(code: int, err: str, names: tuple[str, ...]) -> Verdict:
     message = (err.strip().splitlines() or [""])[-1]
     ways = (str, Path, os.path.abspath, lambda n: n.replace("_", "-"), lambda n: repr(n)[1:-1],
             lambda n: " ".join(n.split()))  # fmt: skip
-    known = tuple({str(way(name)) for name in names for way in ways} - {"."})
+    known = {str(way(name)) for name in names for way in ways}
+    if "." in known:  # which ends any sentence
+        known = known - {"."} | {"error: .", "'.'"}
     if code == 2 and re.match("error: (Missing|Invalid|Got unexpected|No such|Option)", message):
         return Verdict("clear", message)
-    if code == 1 and message.startswith("error: ") and judge.is_clear(message, known):
+    if code == 1 and message.startswith("error: ") and judge.is_clear(message, tuple(known)):
         return Verdict("clear", message)
     return Verdict("obscure", f"exit code {code}: {err[-400:]}")
 
