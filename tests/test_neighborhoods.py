@@ -212,3 +212,15 @@ def test_hand_made_neighbourhoods(change, message):
 def test_held_rows_are_as_many_as_rows():
     with pytest.raises(ValueError, match=r"held has shape \(2,\)"):
         neighborhoods([[1], [2], [1]], np.array([0, 0, 1]), held=np.zeros(2, bool))
+
+
+@pytest.mark.parametrize("labels", [None, iter([1]), np.zeros((3, 2), int), [0.5, 0.5, 1.5], "abc"])
+def test_labels_are_integers(labels):
+    with pytest.raises((TypeError, ValueError), match=r"labels must be an array of one integer"):
+        neighborhoods([[1], [2], [1]], labels)
+
+
+@pytest.mark.parametrize("hub_limit", ["", 1j, 0.5, np.array([1, 2])])
+def test_hub_limits_are_numbers(hub_limit):
+    with pytest.raises(ValueError, match=r"hub_limit=.* must be a number >= 1 or None"):
+        neighborhoods([[1], [2], [1]], [0, 0, 1], hub_limit=hub_limit)

@@ -13,7 +13,7 @@ from nearkin.io.atomic import atomic_write
 from nearkin.preprocessing import UnitLength
 from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.validation import expect
-from nearkin.validation.arrays import as_numbers, check_fitted_array, finite_rows
+from nearkin.validation.arrays import as_numbers, check_fitted_array, as_rows
 from nearkin.validation.parameters import Table, check_parameters, checked
 
 Array = NDArray[np.float32]
@@ -79,7 +79,7 @@ class Adapter:
 
     def transform(self, queries: ArrayLike) -> Array:
         """The vectors to ask the index for, in place of `queries`."""
-        rows = finite_rows(queries, "queries", len(self.matrix))
+        rows = as_rows(queries, "queries", len(self.matrix))
         if self.metric != "dot":
             rows = _unit_length(rows)
         return rows @ self.matrix + self.offset

@@ -391,7 +391,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_parameters(self, only=("n_neighbors", "index"))
         self._check_fitted()
         rows = validate_data(self, X, reset=False, **self._accepted)
-        return applied(self.preprocess_, rows)
+        queries = applied(self.preprocess_, rows)
+        check_squares(queries, "X")
+        return queries
 
     def _shortlist(self, queries: Array) -> NDArray[np.int32]:
         return self._index.nearest(min(self.shortlist_length, len(self.database_)), queries)[1]

@@ -15,6 +15,9 @@ from scipy import sparse
 from nearkin.native.jit import compiled
 from nearkin.native.threads import in_threads
 from nearkin.native.vectors import copy, read_only
+from nearkin.validation import expect
+from nearkin.validation.arrays import named
+from nearkin.validation.parameters import checked
 
 _SPLIT_ROWS = 4_096
 
@@ -70,6 +73,7 @@ class Neighborhoods:
         return self.indices[self.indptr[i] + self.n_targets[i] : self.indptr[i + 1]]
 
 
+@checked(hub_limit=expect.optional(expect.number(1)))
 def neighborhoods(
     neighbors: NeighborLists,
     labels: NDArray[np.integer],
@@ -98,7 +102,11 @@ def neighborhoods(
     >>> [(graph.targets(i).tolist(), graph.impostors(i).tolist()) for i in range(3)]
     [([1], []), ([0], [2]), ([], [1])]
     """
-    n = len(labels)
+    with named("labels", "an array of one integer a row"):
+        found = np.asarray(labels)
+        if found.ndim != 1 or found.dtype.kind not in "iub":
+            raise ValueError(f"found {found.dtype} of shape {found.shape}")
+    codes, n = read_only(np.ascontiguousarray(found, np.int64)), len(found)
     if isinstance(neighbors, Neighborhoods) and held is None:
         check_lists(neighbors, n)
         return neighbors
@@ -109,7 +117,6 @@ def neighborhoods(
     indptr, indices = check_lists(neighbors, n)
     indptr, indices = read_only(indptr.astype(np.int64, copy=False)), read_only(indices)
     held = read_only(np.zeros(n, bool) if held is None else held)
-    codes = read_only(np.ascontiguousarray(labels, np.int64))
     in_degrees = _in_degrees(indptr, indices, held)
     last_rank, last_quota, n_hubs = _hub_cuts(indptr, indices, held, in_degrees, hub_limit)
     reverse = _reverse_edges(indptr, indices, held, in_degrees, last_rank, last_quota)

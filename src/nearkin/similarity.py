@@ -113,10 +113,11 @@ class BilinearSimilarity:
 
     def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
         """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""
-        pairs = as_numbers(pairs, "pairs")
-        if pairs.ndim != 3 or pairs.shape[1] != 2:
-            raise ValueError(f"pairs has shape {pairs.shape}; (n, 2, D) is expected")
-        return np.einsum("nd,nd->n", self._products(pairs[:, 0]), self._prepared(pairs[:, 1]))
+        given = as_numbers(pairs, "pairs")
+        if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape:
+            raise ValueError(f"pairs has shape {given.shape}; (n, 2, D) is expected")
+        rows = as_rows(given.reshape(-1, given.shape[2]), "pairs")
+        return np.einsum("nd,nd->n", self._products(rows[::2]), self._prepared(rows[1::2]))
 
     def neighbor_scores(
         self, X: ArrayLike, Z: ArrayLike, neighbors: NeighborLists

@@ -40,7 +40,7 @@ from nearkin.neighborhoods import (
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, classes_of, finite_rows, validate_data
+from nearkin.validation.arrays import check_label_count, classes_of, as_rows, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters
 from nearkin.voting.parts import learns_from_labels
 from nearkin.voting.preparation import applied, prepared
@@ -378,7 +378,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         """
         check_parameters(self)
         rows = validate_data(self, queries, dtype=np.float32, order="C")
-        stored = finite_rows(documents, "documents")
+        stored = as_rows(documents, "documents")
         judged = Judgements.of(relevant, len(rows), len(stored))
         weights = check_weights(sample_weight, len(rows))
         with as_run_folder(folder).claim("SLNE.fit_pairs") as claimed:

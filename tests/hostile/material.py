@@ -57,7 +57,7 @@ def clean_arguments() -> dict[str, Any]:
     return {
         "X": X, "y": y, "Z": X, "queries": Q, "neighbors": lists(), "indices": lists(),
         "lists": lists(), "labels": y.astype(np.int32), "pairs": np.stack([X[:15], Q], axis=1),
-        "calibration": (Q, truth), "k": 3, "n": 2, "images": images(), "sources": images(),
+        "calibration": (Q, truth), "k": 3, "n": 2, "images": images(),
         "image": textured(0, 48, 48), "ranked": np.stack([truth, (truth + 1) % 3], axis=1),
         "truth": truth, "predicted": truth[::-1].copy(), "relevant": lists()[:15] % 3 == 0,
         "totals": np.full(15, 20), "probabilities": probabilities, "correct": truth == 0,

@@ -22,7 +22,8 @@ LEFT_OUT = {"register", "Index", "SamplingRule"}
 ARRAYS = ("X", "Z", "queries", "pairs", "rows", "images")
 # An error about one may speak of the other.
 RELATED = {"y": ("X",), "X": ("y", "neighbors", "images", "image"), "neighbors": ("X",),
-           "Z": ("X", "neighbors"), "folder": ("path",), "labels": ("path",)}  # fmt: skip
+           "Z": ("X", "neighbors"), "folder": ("path",),
+           "labels": ("path", "neighbors")}  # fmt: skip
 # Given in every call, where there is such an argument.
 ALWAYS = {"n": 2, "random_state": 0}
 

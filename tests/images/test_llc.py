@@ -143,7 +143,9 @@ def test_parameters_as_json_gives_them_back(folder, fitted):
         ({"step": 0}, "step=0"),
         ({"patch_sizes": (10,)}, "patch_sizes"),
         ({"beta": -1}, "beta=-1"),
+        ({"beta": 10**30}, "beta=10+ must be a number > 0 and <="),
         ({"max_side": 0}, "max_side=0"),
+        ({"max_side": 15}, "max_side=15 must be at least 16, the smallest of patch_sizes"),
         ({"max_side": 2.5}, r"max_side=2\.5 must be a whole number"),
     ],
 )

@@ -163,6 +163,12 @@ def test_bad_images(image, message):
         DenseSIFT().describe(image)
 
 
+@pytest.mark.parametrize("X", ["", {}, 5, None, len])
+def test_what_is_no_list_of_images(X):
+    with pytest.raises(TypeError, match="must be a list of grey images"):
+        DenseSIFT().transform(X)
+
+
 def test_small_integer_types_do_not_overflow():
     image = textured(0, 300, 280)
     usual = DenseSIFT(8, (16, 200)).describe(image)

@@ -112,6 +112,12 @@ def test_a_vote_is_not_chosen_on_rows_whose_labels_it_has_seen(preprocess):
         SoftVotingKNN(preprocess=preprocess.fit(X, y)).fit(X, y)
 
 
+@pytest.mark.parametrize("y", ["x", 1j, None, iter([1]), np.zeros((60, 2))])
+def test_what_is_no_array_of_labels(y):
+    with pytest.raises((TypeError, ValueError), match=r"\by\b"):
+        WithinClassWhitening().fit(data()[0], y)
+
+
 def test_labels_are_needed():
     X, y = data()
     for labels in (y[:-1], np.linspace(0, 1, len(X))):

@@ -51,7 +51,7 @@ class Codebook(TransformerMixin, BaseEstimator):
     PARAMETERS: ClassVar[Table] = {
         "n_words": expect.whole(1),
         "n_neighbors": expect.whole(1),
-        "beta": expect.number(above=0),
+        "beta": expect.number(above=0, high=1e6),
         "random_state": expect.seed,
     }
 

@@ -53,7 +53,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=N
     failed_: Failed
 
     @abstractmethod
-    def encode(self, sources: Sequence[Source]) -> tuple[NDArray[np.float32], Failures]:
+    def encode(self, images: Sequence[Source]) -> tuple[NDArray[np.float32], Failures]:
         """Features of a few images, zero for those that failed, and why they did."""
 
     @abstractmethod

@@ -108,6 +108,7 @@ class LLC(ImageEncoder):
     def fit(self, images: ImageFolder | Sequence[Source], y: Any = None) -> Self:
         """Learn the codebook from a sample of descriptors; labels are not used."""
         check_coding(self)
+        self._check_sides()
         sources = sources_of(images)
         descriptors, self.failed_ = self._sample(sources)
         if self.failed_:
@@ -123,6 +124,14 @@ class LLC(ImageEncoder):
         """Refuse words, perhaps of a file, that do not fit the other parameters."""
         if hasattr(self, "words_"):
             check_words(self, LENGTH)
+            self._check_sides()
+
+    def _check_sides(self) -> None:
+        if self.max_side < min(self.patch_sizes):
+            raise ValueError(
+                f"max_side={self.max_side} must be at least {min(self.patch_sizes)}, the smallest "
+                "of patch_sizes"
+            )
 
     def chunk_shape(self) -> tuple[int, int]:
         """Images that a worker takes at a time, and the length of a feature vector."""
@@ -134,8 +143,9 @@ class LLC(ImageEncoder):
         """Length of a feature vector."""
         return len(self.words_) * sum(int(grid) ** 2 for grid in self.pyramid)
 
-    def encode(self, sources: Sequence[Source]) -> tuple[Floats, Failures]:
+    def encode(self, images: Sequence[Source]) -> tuple[Floats, Failures]:
         """Features of a few images in this process, and why some have none."""
+        sources = sources_of(images)
         self._check_fitted()
         rows = np.zeros((len(sources), self.n_features_out_), dtype=np.float32)
         failed = {}

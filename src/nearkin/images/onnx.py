@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.images.extraction import ImageEncoder
+from nearkin.images.folder import sources_of
 from nearkin.images.reading import ImageError, Source, read_window
 from nearkin.images.store import Failures
 from nearkin.io.fingerprint import TextDigest
@@ -94,7 +95,7 @@ class OnnxEncoder(ImageEncoder):
         "output": expect.optional(expect.text),
         "size": expect.optional(expect.either(_SIDE, _sides_expected)),
         "layout": expect.optional(expect.choice(*LAYOUTS)),
-        "mean": _channels(expect.number(), "one number or three"),
+        "mean": _channels(expect.number(-1e6, 1e6), "one number or three, up to 1e6"),
         "scale": _channels(expect.either(expect.number(above=0), expect.number(below=0)),
                            "one number or three, none of them zero"),
         "crop": expect.number(above=0, high=1),
@@ -140,8 +141,9 @@ class OnnxEncoder(ImageEncoder):
         images = net.batch * max(1, self.batch_size // net.batch)
         return images, self._run(net, blank).shape[1]
 
-    def encode(self, sources: Sequence[Source]) -> tuple[Floats, Failures]:
+    def encode(self, images: Sequence[Source]) -> tuple[Floats, Failures]:
         """Features of a few images in this process, and why some have none."""
+        sources = sources_of(images)
         net = self._signature()
         batches = [
             self._encode_batch(net, sources[start : start + net.batch])

@@ -10,7 +10,7 @@ from nearkin.images.reading import ImageError
 from nearkin.native.jit import compiled
 from nearkin.validation import expect
 from nearkin.validation.arrays import LARGEST
-from nearkin.validation.parameters import Table, check_parameters
+from nearkin.validation.parameters import Table, check_parameters, shown
 
 Floats = NDArray[np.float32]
 
@@ -82,6 +82,8 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
 
     def transform(self, X: list[ArrayLike]) -> list[Floats]:
         """Descriptors of each grey image: a list of n×128 arrays."""
+        if not isinstance(X, list | tuple | np.ndarray):
+            raise TypeError(f"X={shown(X)} must be a list of grey images, each height × width")
         return [self.describe(image).descriptors for image in X]
 
     def describe(self, image: ArrayLike) -> Patches:

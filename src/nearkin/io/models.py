@@ -155,8 +155,8 @@ def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, _PLAIN):
         return value
     raise TypeError(
-        f"{name} is a {kind}, which a nearkin file cannot hold; models of nearkin's own parts can "
-        "be saved"
+        f"{name or 'model'} is a {kind}, which a nearkin file cannot hold; models of nearkin's own "
+        "parts can be saved"
     )
 
 

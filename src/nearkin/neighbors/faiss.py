@@ -18,7 +18,7 @@ from nearkin.native.threads import before_openmp
 from nearkin.neighbors.base import Array, Index, blocks, choices
 
 _SETTINGS = (
-    "after the semicolon come faiss's search parameters for this index: nprobe, efSearch, "
+    "after the semicolon give faiss's search parameters for this index: nprobe, efSearch, "
     "quantizer_efSearch or k_factor_rf, as in 'IVF1024,Flat;nprobe=64'"
 )
 _MIN_EF_SEARCH = 16  # faiss's default
@@ -62,7 +62,7 @@ class FaissIndex(Index):
         what, most = f"index={description!r}", 2 * rows.shape[1]
         before_openmp(what)
         if any(not 1 <= int(width) <= most for width in _WIDTH.findall(factory)):
-            raise ValueError(f"{what} makes rows of more columns than twice those of X, {most}")
+            raise ValueError(f"{what} must make rows of 1 to {most} columns, twice those of X")
         with _explained(f"{what} is not understood by faiss", choices()):
             self.index = faiss.index_factory(rows.shape[1], factory)
         # Before training, which may take long.

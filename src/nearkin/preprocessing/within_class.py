@@ -5,13 +5,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from sklearn.utils.multiclass import check_classification_targets
 
 from nearkin.native.blas import serial_blas
 from nearkin.preprocessing import pca
 from nearkin.preprocessing.linear import Array, LinearPreprocessing, power
 from nearkin.validation import expect
-from nearkin.validation.arrays import check_fitted_array, check_label_count, classes_of
+from nearkin.validation.arrays import check_fitted_array, check_label_count, classes_of, labels_of
 from nearkin.validation.parameters import Table, check_parameters
 
 
@@ -63,8 +62,7 @@ class WithinClassWhitening(LinearPreprocessing):
         check_parameters(self)
         check_label_count(X, y)
         rows = self._rows(X, reset=True)
-        check_classification_targets(y)
-        classes, labels = classes_of(np.asarray(y))
+        classes, labels = classes_of(labels_of(y, rows))
         self.mean_ = pca.mean(rows)
         with serial_blas():  # the same bits on any number of cores
             covariance = within_class_scatter(rows, labels, self.mean_)

@@ -94,8 +94,8 @@ def path(value: Any) -> str | None:
 
 
 def function(value: Any) -> str | None:
-    """Something that can be called."""
-    return None if callable(value) else "a function"
+    """Something that can be called, and is not a class."""
+    return None if callable(value) and not isinstance(value, type) else "a function"
 
 
 def seed(value: Any) -> str | None:

@@ -69,7 +69,8 @@ def _unaligned(clean: Any, rng: Any) -> Any:
 def _frame(clean: Any, rng: Any) -> Any:
     import pandas as pd
 
-    return pd.DataFrame(clean) if np.ndim(clean) == 2 else pd.Series(clean)
+    forms = {1: pd.Series, 2: pd.DataFrame}
+    return forms.get(np.ndim(clean), np.array)(clean)
 
 
 def _ragged(clean: Any, rng: Any) -> Any:
@@ -304,7 +305,7 @@ def attacks_on(name: str, default: Any) -> list[Attack]:
         return PATHS
     if name == "random_state":  # None is another answer every time
         return [attack for attack in NUMBERS if attack.name != "None"]
-    if name in ("images", "sources"):
+    if name == "images":
         return IMAGES
     if name == "n_jobs":  # who asks for a thousand workers gets them
         return [

@@ -1,8 +1,13 @@
-"""A kill before every file operation; then the work is done again and must end the same."""
+"""A kill before every file operation, or beside workers; the same work must then end the same."""
 
-from collections.abc import Iterator
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import joblib
 import numpy as np
 
 import kill_points
@@ -12,6 +17,8 @@ from hostile.runner import Case
 from hostile.works import Reference, Work, left_in, reference
 
 ENOUGH, MOST = 1_000, 150
+BESIDE_WORKERS = 8  # kills a work
+Kill = Callable[[Callable[[], object], int], object]
 LONGEST = 200.0  # seconds for the kills of one work, each of which it is done about twice for
 
 
@@ -32,21 +39,48 @@ def cases(seed: int) -> Iterator[Case]:
         points = rng.integers(1, clean.operations + 1, 2).tolist()
         total += 2
         yield _case(work, points, clean)
+    for work in works.library_works():
+        for nth in rng.integers(1, 30, BESIDE_WORKERS).tolist():
+            yield _case(_in_two_processes(work), [nth], reference(work), _killed_beside_workers)
 
 
-def _case(work: Work, points: list[int], clean: Reference) -> Case:
+def _case(work: Work, points: list[int], clean: Reference, kill: Kill = kill_points.killed) -> Case:
     name = f"{work.name}/{'+'.join(map(str, points))}"
-    run = lambda: _run(work, points, clean)  # noqa: E731
+    run = lambda: _run(work, points, clean, kill)  # noqa: E731
     return Case("kills", name, run, ("--out",), memory=None, seconds=60)
 
 
-def _run(work: Work, points: list[int], clean: Reference) -> Verdict:
+def _in_two_processes(work: Work) -> Work:
+    def run(folder: Path) -> str:
+        with joblib.parallel_config(n_jobs=2):
+            return work.run(folder)
+
+    return Work(f"{work.name} in two processes", run)
+
+
+def _killed_beside_workers(work: Callable[[], object], nth: int) -> None:
+    """Kill the parent after the `nth` change in the folder; its workers may outlive it a little."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    seen: set[tuple[str, int]] = set()
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        for path in Path("run").rglob("*"):
+            with suppress(FileNotFoundError):
+                seen.add((path.name, path.stat().st_mtime_ns))
+        if len(seen) >= nth:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def _run(work: Work, points: list[int], clean: Reference, kill: Kill) -> Verdict:
     folder = Path("run").absolute()
     others = Path("mine.npy"), Path(".mine.part")
     for other in others:
         other.write_text("mine")
     for nth in points:
-        kill_points.killed(lambda: work.run(folder), nth)
+        kill(lambda: work.run(folder), nth)
     again = work.run(folder)
     if again != clean.result:
         return Verdict("wrong", f"another result: {again:.200} for {clean.result:.200}")
