@@ -548,6 +548,27 @@ def test_killed_while_it_claims_or_discards(quick_path):
     assert points > 40
 
 
+def test_killed_while_it_discards_it_knows_until_the_end_what_was_begun(quick_path):
+    path, points = quick_path / "run", 0
+
+    def begin():
+        with RunFolder(path).claim("test") as folder:
+            folder.sub("outputs").begin({"out": "f.npy"})
+            folder.write("x", {}, A)
+            folder.file("f.txt", {}, lambda p: p.write_text("ours"))
+
+    begin()
+    for _ in kill_points.every_point(lambda: RunFolder(path).discard()):
+        if (path / NAME).exists():
+            points += 1
+            with RunFolder(path).claim("test") as folder:
+                assert folder.sub("outputs").begun
+                assert not folder.begun
+        shutil.rmtree(path, ignore_errors=True)
+        begin()
+    assert points > 10
+
+
 def test_killed_while_it_discards_it_spares_files_of_others(quick_path):
     path = quick_path / "run"
 

@@ -104,15 +104,13 @@ def features(
 
 def _check_new(work: "RunFolder", *paths: Path) -> None:
     """Refuse to replace files, except those of the extraction that is resumed."""
-    inputs = {"out": [str(path.resolve()) for path in paths]}
-    if work.read("outputs", inputs) is not None:
-        return
+    outputs = work.sub("outputs")
     existing = [str(path) for path in paths if path.exists()]
-    if existing:
+    if existing and not outputs.begun:
         raise FileExistsError(
             f"{', '.join(existing)} would be replaced; delete or choose another --out"
         )
-    work.write("outputs", inputs, {})
+    outputs.begin({"out": [str(path.resolve()) for path in paths]})
 
 
 def _fit(encoder: Any, images: Any, work: "RunFolder") -> Any:

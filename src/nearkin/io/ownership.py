@@ -171,13 +171,18 @@ class Root:
         files[file] = [files[file][-1] | {"confirmed": True}]
         self.save()
 
+    def remove_section(self, prefix: str) -> None:
+        """Remove the recorded files and the scratch folders of a section."""
+        if not self.is_worker:
+            files = self.claimed().files
+            self.remove_files([file for file in files if file.startswith(prefix)])
+            self.clear_scratch(prefix)
+
     def forget(self, prefix: str) -> None:
-        """Remove the recorded files and inputs of a section."""
+        """Forget what a section was made from, and for what."""
         if self.is_worker:
             return
         record = self.claimed()
-        self.remove_files([file for file in record.files if file.startswith(prefix)])
-        self.clear_scratch(prefix)
         for about in (record.inputs, record.purposes):
             known = [section for section in about if section.startswith(prefix)]
             for section in known:

@@ -146,6 +146,11 @@ class RunFolder:
         """`random_state`, or, where that is None, the seed that was drawn for the folder."""
         return self._root.claimed().seed if random_state is None else random_state
 
+    @property
+    def begun(self) -> bool:
+        """Whether `begin` has recorded something for this section, in this or an earlier run."""
+        return self._prefix in self._root.claimed().inputs
+
     def begin(self, inputs: Inputs, stale: Stale = "refuse") -> None:
         """Record what all work in this section is made from, or compare with what was recorded."""
         stored = self._root.claimed().inputs.get(self._prefix)
@@ -153,6 +158,7 @@ class RunFolder:
             if self._usable(stored, inputs, stale):
                 return
             self._remove_contents()
+            self._root.forget(self._prefix)
         self._root.claimed().inputs[self._prefix] = Fingerprint.of(inputs)
         self._root.save()
 
@@ -258,7 +264,11 @@ class RunFolder:
             if not exists:
                 return
             self._remove_contents()
-            if not self._prefix:
+            # Of a whole folder, what it was made from is known until the very end: killed before,
+            # the same work resumes.
+            if self._prefix:
+                self._root.forget(self._prefix)
+            else:
                 self._root.give_up()
 
     def _part(self, name: str) -> str:
@@ -268,7 +278,7 @@ class RunFolder:
         for file in self._root.storage.names():
             if file.startswith(self._prefix) and file.endswith(_PART) and self._root.is_ours(file):
                 self._root.storage.remove(file)
-        self._root.forget(self._prefix)
+        self._root.remove_section(self._prefix)
 
     def _usable(self, stored: Mapping[str, str], inputs: Inputs, stale: Stale) -> bool:
         """Whether something was made from these inputs; if not, it is refused or replaced."""
@@ -305,6 +315,10 @@ class _Nowhere(RunFolder):
 
     def seed(self, random_state: Any) -> Any:
         return random_state
+
+    @property
+    def begun(self) -> bool:
+        return False
 
     def begin(self, inputs: Inputs, stale: Stale = "refuse") -> None:
         pass
