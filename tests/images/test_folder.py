@@ -188,3 +188,9 @@ def test_links_to_themselves_are_reported_as_unreadable(tmp_path):
     ((name, reason),) = encoder.failed_
     assert name.endswith("loop.png")
     assert "symbolic links" in reason
+
+
+def test_a_list_that_is_not_utf_8(tmp_path):
+    (tmp_path / "list.csv").write_bytes(b"a.png,caf\xe9\n")
+    with pytest.raises(ValueError, match=r"list\.csv' must be a CSV file in UTF-8"):
+        ImageFolder.from_csv(tmp_path / "list.csv")

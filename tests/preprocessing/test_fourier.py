@@ -62,3 +62,14 @@ def test_closer_to_the_kernel_than_scikit_learn_with_as_many_columns():
         Z = RBFSampler(gamma=0.5, n_components=200, random_state=seed).fit_transform(scaled)
         theirs.append(np.square(Z @ Z.T - kernel).mean())
     assert np.mean(ours) < 0.9 * np.mean(theirs)
+
+
+def test_a_fitted_state_that_gives_no_angles():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    model = FourierFeatures(n_features=5, random_state=0).fit(X)
+    model.directions_[0, 0] = 3e38
+    with pytest.raises(ValueError, match="directions_ of the model, has numbers whose products"):
+        model.transform(100 * X)
+    model.preprocess_ = np.ones(3)
+    with pytest.raises(ValueError, match=r"preprocess_=.* must be a transformer"):
+        model.transform(X)

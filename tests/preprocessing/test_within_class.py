@@ -123,3 +123,12 @@ def test_labels_are_needed():
     for labels in (y[:-1], np.linspace(0, 1, len(X))):
         with pytest.raises(ValueError, match=r"inconsistent|continuous"):
             WithinClassWhitening().fit(X, labels)
+
+
+def test_a_fitted_state_without_a_part():
+    X, y = data()
+    for name in ("mean_", "map_"):
+        model = WithinClassWhitening().fit(X, y)
+        delattr(model, name)
+        with pytest.raises(ValueError, match=f"{name} of the model"):
+            model.transform(X)

@@ -92,8 +92,11 @@ class ImageFolder:
         """
         file = Path(path)
         check_file(file, "a CSV file of path,label")
-        with open(file, encoding="utf-8-sig", newline="") as lines:
-            rows = list(_csv_rows(csv.reader(lines), file))
+        try:
+            with open(file, encoding="utf-8-sig", newline="") as lines:
+                rows = list(_csv_rows(csv.reader(lines), file))
+        except UnicodeDecodeError as reason:
+            raise ValueError(f"path={str(path)!r} must be a CSV file in UTF-8 ({reason})") from None
         if not rows:
             raise ValueError(f"path={str(path)!r}: no rows; expected lines of path,label")
         repeated = [name for name, n in Counter(name for name, _ in rows).items() if n > 1]

@@ -15,7 +15,7 @@ from nearkin.io import safetensors
 from nearkin.io.safetensors import FileFormatError
 from nearkin.validation import expect
 from nearkin.validation.arrays import first_not_finite
-from nearkin.validation.parameters import check_parameters, checked
+from nearkin.validation.parameters import check_parameters, checked, require
 
 FORMAT = 2
 
@@ -205,6 +205,8 @@ def _check_restored(model: Any) -> None:
         floats = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.ndim > 0
         if floats and value.nbytes < _LARGE and first_not_finite(value) is not None:
             raise ValueError(f"{name} contains NaN or infinity")
+    if hasattr(model, "n_features_in_"):
+        require("n_features_in_", model.n_features_in_, expect.whole(1))
     if hasattr(model, "PARAMETERS"):
         known = [n for n in model.PARAMETERS if n != "sampling" or model.sampling is not None]
         check_parameters(model, only=known)

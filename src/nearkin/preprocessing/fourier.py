@@ -12,9 +12,11 @@ from nearkin.native.blas import project_rows
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array, validate_data
-from nearkin.validation.parameters import Table, check_parameters
+from nearkin.validation.parameters import Table, check_parameters, require
 
 Array = NDArray[np.float32]
+
+_TRANSFORMER = expect.part("transform", "a transformer such as Preprocess()")
 
 
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -56,9 +58,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """
 
     PARAMETERS: ClassVar[Table] = {
-        "preprocess": expect.optional(
-            expect.part("transform", "a transformer such as Preprocess()")
-        ),
+        "preprocess": expect.optional(_TRANSFORMER),
         "n_features": expect.whole(1),
         "bandwidth": expect.number(above=0),
         "random_state": expect.seed,
@@ -101,7 +101,13 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         features = np.empty((len(rows), 2 * m), np.float32)
         for lo in range(0, len(rows), 4_096):
             part = slice(lo, lo + 4_096)
-            angles = project_rows(rows[part], self.directions_.T)
+            with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
+                angles = project_rows(rows[part], self.directions_.T)
+            if not np.isfinite(angles).all():
+                raise ValueError(
+                    "X, or directions_ of the model, has numbers whose products float32 cannot "
+                    "hold; drop such rows, or fit again"
+                )
             np.cos(angles, out=features[part, :m])
             np.sin(angles, out=features[part, m:])
         features *= np.float32(1 / np.sqrt(m))
@@ -110,6 +116,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _check_fitted(self) -> None:
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
         if hasattr(self, "directions_"):
+            require("preprocess_", getattr(self, "preprocess_", None), _TRANSFORMER)
             before = getattr(self.preprocess_, "directions_", None)
             width = None if before is None else len(before)
             check_fitted_array("directions_", self.directions_, (width, None))

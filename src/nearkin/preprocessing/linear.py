@@ -63,8 +63,8 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _check_fitted(self) -> None:
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
-        if hasattr(self, "mean_"):
-            check_fitted_array("mean_", self.mean_, (self.n_features_in_,))
+        if hasattr(self, "n_features_in_"):
+            check_fitted_array("mean_", getattr(self, "mean_", None), (self.n_features_in_,))
             require("_n_features_out", getattr(self, "_n_features_out", None), expect.whole(1))
 
     def _blocks(self, rows: Any) -> Iterator[Array]:

@@ -81,8 +81,9 @@ class WithinClassWhitening(LinearPreprocessing):
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
-        if hasattr(self, "map_"):
-            check_fitted_array("map_", self.map_, (self.n_features_in_, self.n_features_in_))
+        if hasattr(self, "n_features_in_"):
+            D = self.n_features_in_
+            check_fitted_array("map_", getattr(self, "map_", None), (D, D))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
