@@ -13,7 +13,7 @@ from nearkin.io.atomic import atomic_write
 from nearkin.preprocessing import UnitLength
 from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.validation import expect
-from nearkin.validation.arrays import as_numbers, check_fitted_array, as_rows
+from nearkin.validation.arrays import as_numbers, as_rows, check_fitted_array
 from nearkin.validation.parameters import Table, check_parameters, checked
 
 Array = NDArray[np.float32]
@@ -63,9 +63,9 @@ class Adapter:
         metric: Metric = "dot",
         card: dict[str, Any] | None = None,
     ) -> None:
-        self.matrix = np.asarray(matrix, np.float32)
-        self.offset = np.asarray(offset, np.float32)
-        self.center = np.asarray(center, np.float32)
+        self.matrix = as_numbers(matrix, "matrix")
+        self.offset = as_numbers(offset, "offset")
+        self.center = as_numbers(center, "center")
         self.metric = metric
         self.card = {} if card is None else card
         check_parameters(self)

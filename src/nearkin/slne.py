@@ -40,7 +40,7 @@ from nearkin.neighborhoods import (
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, classes_of, as_rows, validate_data
+from nearkin.validation.arrays import as_rows, check_label_count, classes_of, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters
 from nearkin.voting.parts import learns_from_labels
 from nearkin.voting.preparation import applied, prepared
@@ -377,7 +377,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             Where finished rounds are kept; the same fit resumes after the last of them.
         """
         check_parameters(self)
-        rows = validate_data(self, queries, dtype=np.float32, order="C")
+        rows = as_rows(queries, "queries")
+        validate_data(self, queries, skip_check_array=True)  # for its names of columns
         stored = as_rows(documents, "documents")
         judged = Judgements.of(relevant, len(rows), len(stored))
         weights = check_weights(sample_weight, len(rows))

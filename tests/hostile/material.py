@@ -46,6 +46,22 @@ def lists():
 
 
 @cache
+def judged():
+    """Some rows of each query's class, as pairs of query and row."""
+    labels, truth = rows()[1], queries()[1]
+    return np.array([(q, i) for q in range(15) for i in np.flatnonzero(labels == truth[q])[:5]])
+
+
+@cache
+def table():
+    import pyarrow
+
+    X, y = rows()
+    columns = {f"a{i}": X[:, i] for i in range(X.shape[1])}
+    return pyarrow.table(columns | {"label": np.array(["ant", "bee", "cat"])[y]})
+
+
+@cache
 def images():
     return [encoded(textured(seed, 48, 48)) for seed in range(4)]
 
@@ -61,7 +77,10 @@ def clean_arguments() -> dict[str, Any]:
         "image": textured(0, 48, 48), "ranked": np.stack([truth, (truth + 1) % 3], axis=1),
         "truth": truth, "predicted": truth[::-1].copy(), "relevant": lists()[:15] % 3 == 0,
         "totals": np.full(15, 20), "probabilities": probabilities, "correct": truth == 0,
-        "rows": X, "hub_limit": 100, "minutes": 1.0,
+        "rows": X, "hub_limit": 100, "minutes": 1.0, "documents": X, "judgements": judged(),
+        "stored": y, "ideal": np.sort(lists()[:15] % 3 == 0, axis=1)[:, ::-1],
+        "before": probabilities[:, 0], "after": probabilities[:, 1],
+        "matrix": np.eye(6, dtype=np.float32), "offset": X[0], "center": X[1], "table": table(),
     }  # fmt: skip
 
 
@@ -75,6 +94,14 @@ SPECIAL = {
     "Codebook.fit": {"X": np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)},
     "datasets.read": {"path": "rows.npz"},
     "datasets.read_labels": {"path": "labels.txt"},
+    "datasets.read_judgements": {
+        "path": "qrels.tsv",
+        "queries": np.arange(15),
+        "documents": np.arange(60),
+    },
+    "SLNE.fit_pairs": {"relevant": judged()},
+    "judged_relevance": {"ranked": lists()[:15]},
+    "label_relevance": {"ranked": lists()[:15]},
     "datasets.read_archive": {"path": "rows.npz"},
     "datasets.read_array": {"path": "rows.npz", "name": "X", "hint": "a hint"},
     "datasets.check_finite": {"path": "rows.npz"},
@@ -108,8 +135,7 @@ HOME = Home()
 
 def write_files(folder: Path) -> None:
     """Every format that is read, once; run in a child, because fits may start threads."""
-    import pyarrow
-    from pyarrow import parquet
+    from pyarrow import feather, parquet
 
     import nearkin
     from hostile.surface import estimators
@@ -128,8 +154,9 @@ def write_files(folder: Path) -> None:
     lines = [",".join([*header, "label"])]
     lines += [",".join([*map(repr, map(float, row)), label]) for row, label in zip(X, names)]
     (folder / "rows.csv").write_text("\n".join(lines) + "\n")
-    columns = {name: X[:, i] for i, name in enumerate(header)} | {"label": names}
-    parquet.write_table(pyarrow.table(columns), folder / "rows.parquet")
+    parquet.write_table(table(), folder / "rows.parquet")
+    feather.write_feather(table(), folder / "rows.arrow", compression="uncompressed")
+    (folder / "qrels.tsv").write_text("".join(f"{q}\t{i}\t1\n" for q, i in judged()))
     write_images(folder)
     write_network(folder / "network.onnx")
     folders = ImageFolder(folder / "images")

@@ -17,13 +17,15 @@ from sklearn.base import BaseEstimator
 import nearkin
 from hostile.material import HOME, SPECIAL, clean_arguments, images, queries, rows, small
 
-# Names that need a network, another machine or hours.
-LEFT_OUT = {"register", "Index", "SamplingRule"}
+# Names that need a network, another machine or hours, or only hold a result.
+LEFT_OUT = {"register", "Index", "SamplingRule", "Relevance"}
 ARRAYS = ("X", "Z", "queries", "pairs", "rows", "images")
 # An error about one may speak of the other.
 RELATED = {"y": ("X",), "X": ("y", "neighbors", "images", "image"), "neighbors": ("X",),
            "Z": ("X", "neighbors"), "folder": ("path",),
-           "labels": ("path", "neighbors")}  # fmt: skip
+           "labels": ("path", "neighbors"), "queries": ("relevant", "documents"),
+           "documents": ("relevant", "queries"), "ideal": ("totals",),
+           "matrix": ("offset", "center")}  # fmt: skip
 # Given in every call, where there is such an argument.
 ALWAYS = {"n": 2, "random_state": 0}
 
@@ -230,6 +232,8 @@ def answers(result: Any) -> Any:
             raise AssertionError(f"probabilities add up to {shares.sum(axis=1)[:3]}")
         return shares, result.kneighbors(Q, 1)[0]
     if hasattr(result, "similarity"):
+        if getattr(result, "preparation_", None) is None:  # documents may have other columns
+            return result.transform_query(Q)
         return result.similarity(Q, Q)
     if "sift" in type(result).__module__:
         return result.transform([np.linspace(0, 1, 1600).reshape(40, 40) ** 2])

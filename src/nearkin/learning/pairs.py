@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearkin.neighborhoods import Neighborhoods
+from nearkin.validation.arrays import as_numbers
 
 Array = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -164,7 +165,7 @@ def check_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
     """A weight for each row, of mean 1."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, float)
+    weights = as_numbers(sample_weight, "sample_weight").astype(float)
     if weights.shape != (n,) or not ((weights >= 0) & np.isfinite(weights)).all():
         raise ValueError(
             f"sample_weight has shape {weights.shape}; a finite number, zero or above, for each of "

@@ -284,9 +284,10 @@ IMAGES = [
     Attack("arrays", lambda c, r: [np.zeros((9, 9))], "refuse"),
 ]
 
-_ROWS = {"X", "Z", "queries", "pairs", "rows", "probabilities", "image"}
+_ROWS = {"X", "Z", "queries", "documents", "pairs", "rows", "probabilities", "image"}
 _LABELS = {"y", "labels"}
-_MEASURED = {"truth", "predicted", "ranked", "relevant", "totals", "correct"}
+_MEASURED = {"truth", "predicted", "ranked", "relevant", "totals", "correct", "judgements",
+             "stored", "ideal"}  # fmt: skip
 _OPEN = ("inf", "continuous", "one fewer", "two columns")
 PATH_NAMES = {"path", "out", "folder", "root", "model", "labels"}
 
@@ -298,7 +299,10 @@ def attacks_on(name: str, default: Any) -> list[Attack]:
     if name in _LABELS and isinstance(default, np.ndarray):
         return LABELS
     if name in _MEASURED:  # a metric takes labels of any kind, of any number of rows
-        return [a._replace(expects="any") if a.name in _OPEN else a for a in LABELS]
+        is_open = (
+            (*_OPEN, "one more") if name == "stored" else _OPEN
+        )  # and this of more than ranked
+        return [a._replace(expects="any") if a.name in is_open else a for a in LABELS]
     if name in ("neighbors", "indices", "lists"):
         return LISTS
     if name in PATH_NAMES and (name not in ("model", "labels") or isinstance(default, str)):

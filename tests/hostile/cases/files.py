@@ -80,6 +80,25 @@ def naive_parquet(path: Path) -> Any:
     return table.to_numpy(np.float32), np.array(labels)
 
 
+def naive_arrow(path: Path) -> Any:
+    from pyarrow import ipc
+
+    table = ipc.open_file(path).read_all().to_pandas()
+    labels = table.pop("label") if "label" in table else []
+    return table.to_numpy(np.float32), np.array(labels)
+
+
+def read_judgements(path: Path) -> Any:
+    from nearkin import datasets
+
+    return datasets.read_judgements(path, np.arange(15), np.arange(60))
+
+
+def naive_judgements(path: Path) -> Any:
+    lines = [line.split("\t") for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
+    return np.array([(int(query), int(row), int(grade)) for query, row, grade in lines])
+
+
 def read_labels(path: Path) -> Any:
     from nearkin import datasets
 
@@ -148,6 +167,8 @@ def formats() -> list[Format]:
         Format("rows.npz", read_rows, naive_npz, share=4),
         Format("rows.csv", read_rows, naive_csv, mutations.damaged_text, 4),
         Format("rows.parquet", read_rows, naive_parquet, share=2),
+        Format("rows.arrow", read_rows, naive_arrow, share=2),
+        Format("qrels.tsv", read_judgements, naive_judgements, mutations.damaged_text, 1),
         Format("labels.txt", read_labels, naive_labels, mutations.damaged_text, 1),
         Format("images.csv", read_list, naive_list, mutations.damaged_text, 2),
         Format("network.onnx", read_network, naive_network, share=3),
