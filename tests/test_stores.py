@@ -1,0 +1,60 @@
+"""What docs/stores.md shows, run in real stores."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+PAGE = (Path(__file__).parents[1] / "docs" / "stores.md").read_text(encoding="utf-8")
+SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
+SECTIONS = {text.split("\n", 1)[0]: SNIPPET.findall(text) for text in PAGE.split("\n## ")}
+NEEDED = {
+    "pgvector": ["pgserver", "psycopg", "pgvector"],
+    "Qdrant": ["qdrant_client"],
+    "faiss": [],
+    "usearch": ["usearch"],
+    "LanceDB": ["lancedb"],
+    "Chroma": ["chromadb"],
+    "sqlite-vec": ["apsw", "sqlite_vec"],
+}
+HEAVY = {"pgvector", "Qdrant", "LanceDB", "Chroma"}  # seconds to import or to start
+STORES = [pytest.param(s, marks=[pytest.mark.slow] * (s in HEAVY)) for s in NEEDED]
+
+
+def run(snippet, names):
+    names = dict(names)
+    exec(compile(snippet, "docs/stores.md", "exec"), names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def start():
+    """What the first snippet leaves behind."""
+    return run(*SECTIONS["# In front of a vector store"], {})
+
+
+def test_every_store_is_tried():
+    assert list(SECTIONS)[1:-1] == list(NEEDED)
+    assert all(len(snippets) == 1 for snippets in SECTIONS.values())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_store_ranks_by_the_similarity(start, store, tmp_path, monkeypatch):
+    for module in NEEDED[store]:
+        pytest.importorskip(module, reason=f"needs {module}: pip install 'nearkin[stores]'")
+    monkeypatch.chdir(tmp_path)
+    names = run(*SECTIONS[store], start)
+    exact, found = start["model"].similarity(start["Q"], start["X"]), np.array(names["found"])
+    got, largest = np.take_along_axis(exact, found, axis=1), np.abs(exact).max()
+    assert_allclose(got, -np.sort(-exact, axis=1)[:, :10], rtol=0, atol=1e-5 * largest)
+    assert_allclose(names["scores"], got, rtol=0, atol=1e-4 * largest)
+
+
+def test_rows_that_a_store_found_are_ranked_again(start):
+    names = run(*SECTIONS["Graph indexes"], start)
+    exact = start["model"].similarity(start["Q"], start["X"])
+    among = np.take_along_axis(exact, names["near"], axis=1)
+    got = np.take_along_axis(exact, names["found"], axis=1)
+    assert_allclose(got, -np.sort(-among, axis=1)[:, :10], rtol=1e-4)
