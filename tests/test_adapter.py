@@ -204,3 +204,77 @@ def test_the_card_says_where_it_comes_from(models):
     card = models["SLNE"].adapter().model_card()
     assert "240 rows, sha256:" in card
     assert "vectors as they are, by dot product" in card
+
+
+def naive(scores, grades):
+    """Precision@10, nDCG@10 and recall@100 of each query that has anything relevant, averaged."""
+    values = []
+    for score, grade in zip(scores, grades):
+        ranked = grade[np.argsort(-score, kind="stable")]
+        discount = 1 / np.log2(np.arange(2, 12))
+        if (grade > 0).any():
+            ideal = np.sort(grade)[::-1][:10] @ discount[: len(grade)]
+            values.append([(ranked[:10] > 0).mean(), ranked[:10] @ discount / ideal,
+                           (ranked[:100] > 0).sum() / (grade > 0).sum()])  # fmt: skip
+    return dict(zip(("precision@10", "nDCG@10", "recall@100"), np.mean(values, axis=0)))
+
+
+def close(found, expected):
+    assert found.keys() == expected.keys()
+    assert_allclose(list(found.values()), list(expected.values()), atol=1e-9)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_retrieval_before_and_after(rows, scaled):
+    X, y = unit(rows[0]) if scaled else rows[0], rows[1]
+    model = learner().fit(X[:60], y[:60])
+    adapter = model.adapter()
+    stored, asked = (3 * X[60:200], 2 * X[200:]) if scaled else (X[60:200], X[200:])
+    result = adapter.evaluate(stored, asked, labels=y[60:200], truth=y[200:])
+    same = (y[200:, None] == y[60:200]).astype(float)
+    close(result["before"], naive(X[200:] @ X[60:200].T, same))
+    close(result["after"], naive(model.similarity(X[200:], X[60:200]), same))
+    assert result["before"] != result["after"]
+    judged = np.argwhere(same)
+    assert adapter.evaluate(stored, asked, judged) == result
+    assert adapter.card["queries"] == 40
+    assert f"| nDCG@10 | {result['before']['nDCG@10']:.4f} |" in adapter.model_card()
+
+
+def test_retrieval_where_every_document_asks_for_the_others(rows, models):
+    X, y = rows
+    result = models["SLNE"].adapter().evaluate(X, labels=y)
+    scores, same = models["SLNE"].similarity(X, X), (y[:, None] == y).astype(float)
+    others = ~np.eye(len(X), dtype=bool)
+    close(result["after"], naive(scores[others].reshape(240, -1), same[others].reshape(240, -1)))
+
+
+def test_retrieval_without_anything_to_compare_with(rows):
+    X, y = rows
+    queries, documents = X[:40, :5], X
+    judged = np.argwhere(y[:40, None] == y)
+    model = learner(prepare=None).fit_pairs(queries, documents, judged)
+    adapter = model.adapter()
+    assert adapter.transform(queries).shape == (40, 8)
+    result = adapter.evaluate(documents, queries, judged)
+    assert result["before"] == {}
+    assert "| recall@100 | – |" in adapter.model_card()
+    assert "40 queries, 240 documents" in adapter.model_card()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({}, "what is relevant"),
+        ({"relevant": [[0, 0]], "labels": np.zeros(9)}, "no labels"),
+        ({"labels": np.zeros(9)}, "what is relevant"),
+        ({"labels": np.zeros(8), "truth": np.zeros(2)}, r"labels has shape \(8,\)"),
+        ({"relevant": [[0, 0, 0]]}, "no query has a relevant"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(models, given, reason):
+    documents, queries = np.eye(9, 8) + 1, np.ones((2, 8))
+    with pytest.raises(ValueError, match=reason):
+        models["SLNE"].adapter().evaluate(documents, queries, **given)
+    with pytest.raises(ValueError, match="documents has 3 columns"):
+        models["SLNE"].adapter().evaluate(np.ones((4, 3)), labels=[0, 0, 1, 1])

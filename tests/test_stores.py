@@ -36,8 +36,8 @@ def start():
 
 
 def test_every_store_is_tried():
-    assert list(SECTIONS)[1:-1] == list(NEEDED)
-    assert all(len(snippets) == 1 for snippets in SECTIONS.values())
+    shown = [name for name, snippets in SECTIONS.items() if len(snippets) == 1]
+    assert shown[1:-1] == list(NEEDED)
 
 
 @pytest.mark.parametrize("store", STORES)

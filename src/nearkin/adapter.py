@@ -12,6 +12,7 @@ from nearkin.io import models
 from nearkin.io.atomic import atomic_write
 from nearkin.preprocessing import UnitLength
 from nearkin.preprocessing.linear import LinearPreprocessing
+from nearkin.retrieval import RetrievalTask, exact_index, means
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_numbers, as_rows, check_fitted_array
 from nearkin.validation.parameters import Table, check_parameters, checked
@@ -19,6 +20,7 @@ from nearkin.validation.parameters import Table, check_parameters, checked
 Array = NDArray[np.float32]
 Metric = Literal["dot", "cosine", "l2"]
 METRICS: tuple[Metric, ...] = ("dot", "cosine", "l2")
+RAW, PREPROCESSED = "vectors as they are", "preprocessed rows"
 
 
 class Adapter:
@@ -133,6 +135,54 @@ class Adapter:
         order = np.argsort(-found, axis=1, kind="stable")
         return np.take_along_axis(found, order, axis=1), order
 
+    def evaluate(
+        self,
+        documents: ArrayLike,
+        queries: ArrayLike | None = None,
+        relevant: ArrayLike | None = None,
+        *,
+        labels: ArrayLike | None = None,
+        truth: ArrayLike | None = None,
+    ) -> dict[str, dict[str, float]]:
+        """Retrieval from an index of `documents`, by queries as they are and as adapted.
+
+        Returns the means of precision@10, nDCG@10 and recall@100, all documents being searched, as
+        ``before`` and ``after``, and keeps them in `card` for `model_card`. Take rows that nothing
+        was learned from. If queries and documents cannot be compared as they are, ``before`` is
+        empty.
+
+        Parameters
+        ----------
+        documents : (n, D') array-like
+            Vectors as the index holds them.
+        queries : (m, D) array-like, optional
+            If left out, each document asks for the others.
+        relevant : (p, 2) or (p, 3) array-like, optional
+            Row of the query, row of the document, grade.
+        labels, truth : (n,) and (m,) array-likes, optional
+            Instead of `relevant`: classes of the documents and of the queries.
+        """
+        return self.measure(RetrievalTask.of(documents, queries, relevant, labels, truth))
+
+    def measure(self, task: RetrievalTask) -> dict[str, dict[str, float]]:
+        """`evaluate` on a ready task."""
+        if task.documents.shape[1] != self.matrix.shape[1]:
+            raise ValueError(
+                f"documents has {task.documents.shape[1]} columns; the adapter is for an index of "
+                f"{self.matrix.shape[1]}"
+            )
+        index = exact_index(self._stored(task.documents))
+        after = means(task.measures(task.search(index, self.transform(task.asked))))
+        before = {}
+        if self.card.get("index", RAW) == RAW and len(self.matrix) == self.matrix.shape[1]:
+            before = means(task.measures(task.search(index, task.asked)))
+        self.card |= {"queries": len(task.asked), "before": before, "after": after}
+        return {"before": before, "after": after}
+
+    def _stored(self, documents: Array) -> Array:
+        """Documents whose dot products with a query rank as the index does."""
+        return UnitLength().fit_transform(documents) if self.metric == "cosine" else documents
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file, which `nearkin.load` reads; so do three lines of numpy.
 
@@ -199,9 +249,9 @@ def fold(
         directions = preprocess.linear_map()
         before = directions.T @ matrix
         centre, whole = preprocess.mean_, before @ directions if raw else before
-    stored = centre if raw else np.zeros(whole.shape[1], np.float32)
-    held = "vectors as they are" if raw else "preprocessed rows"
-    card = {"index": held, "nearkin": version("nearkin")} | card
+    moved = raw and preprocess is not None
+    stored = centre if moved else np.zeros(whole.shape[1], np.float32)
+    card = {"index": RAW if raw else PREPROCESSED, "nearkin": version("nearkin")} | card
     return Adapter(whole, -(centre @ whole), stored, metric=metric, card=card)
 
 

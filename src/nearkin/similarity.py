@@ -1,5 +1,6 @@
 """The bilinear similarity s(x, z) = xᵀMz and all that follows from having M."""
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -151,12 +152,15 @@ class BilinearSimilarity:
             card={"learner": learner, "data": data},
         )  # fmt: skip
 
-    def _remember(self, rows: NDArray[np.float32], y: NDArray[Any]) -> None:
-        """Note what the similarity is learned from, by a sample of the rows."""
-        sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(int)]
-        lengths = np.einsum("nd,nd->n", sample, sample)
+    def _remember(self, what: str, rows: Sequence[NDArray[np.float32]], *others: Any) -> None:
+        """Note what the similarity is learned from, by samples of rows and by other arrays."""
+        samples = [
+            part[np.linspace(0, len(part) - 1, min(len(part), _SAMPLE)).astype(int)]
+            for part in rows
+        ]
+        lengths = np.concatenate([np.einsum("nd,nd->n", part, part) for part in samples])
         self.unit_length_ = bool((np.abs(lengths - 1) < _UNIT).all())
-        self.fingerprint_ = f"{len(rows)} rows, {Digest(sample, y)}"
+        self.fingerprint_ = f"{what}, {Digest(*samples, *others)}"
 
     def without_preparation(self) -> Self:
         """A copy for rows that `preparation_` has already been applied to."""

@@ -44,7 +44,7 @@ from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE, scale_of
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, classes_of, finite_rows, validate_data
+from nearkin.validation.arrays import as_rows, check_label_count, classes_of, validate_data
 from nearkin.validation.parameters import Table, check_parameters, require
 from nearkin.voting.parts import learns_from_labels
 from nearkin.voting.preparation import prepared
@@ -235,7 +235,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         """
         self._check_parameters()
         rows = validate_data(self, queries, dtype=np.float32, order="C")
-        stored = finite_rows(documents, "documents", rows.shape[1])
+        stored = as_rows(documents, "documents", rows.shape[1])
         judged = Judgements.of(relevant, len(rows), len(stored))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -346,7 +346,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
         check_classification_targets(y)
         labels = classes_of(y)[1]
-        self._remember(rows, labels)
+        self._remember(f"{len(rows)} rows", [rows], labels)
         return rows, labels
 
     def _check_projections(self, rows: Array) -> None:

@@ -382,6 +382,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         stored = as_rows(documents, "documents")
         judged = Judgements.of(relevant, len(rows), len(stored))
         weights = check_weights(sample_weight, len(rows))
+        pairs = judged.query, judged.document, judged.grade
+        what = f"{len(rows)} queries, {len(stored)} documents, {len(pairs[0])} judgements"
+        self._remember(what, [rows, stored], *pairs)
         with as_run_folder(folder).claim("SLNE.fit_pairs") as claimed:
             PairFit(self, rows, stored, judged, weights).run(claimed)
         return self
@@ -525,7 +528,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
                 "row and so no row has a target; at least one class needs two rows"
             )
         self.rule_ = for_shape(*rows.shape)["sampling"]
-        self._remember(rows, labels)
+        self._remember(f"{len(rows)} rows", [rows], labels)
         return rows, labels
 
     def _check_memory(

@@ -12,7 +12,7 @@ import pytest
 
 from arrays import header
 from commands import COMMANDS, MANUAL, NEARKIN, QUIET, leftovers, nearkin
-from nearkin import SoftVotingKNN
+from nearkin import SLNE, SoftVotingKNN, save
 
 OUT = ["--out", "made.safetensors"]
 
@@ -59,6 +59,8 @@ def bad_files(files, pictures, tmp_path_factory):
     (folder / "made-up.safetensors").write_bytes(
         b"\x10" + bytes(7) + b'{"__metadata__":' + b"x" * 99
     )
+    (folder / "far.tsv").write_text("0\t600\t1\n")
+    save(SLNE(n_neighbors=5, max_epochs=1).fit(X, np.arange(10) % 2), folder / "slne.safetensors")
     (folder / "nothing-here").mkdir()
     (folder / "torn" / "a").mkdir(parents=True)
     (folder / "torn" / "a" / "x.png").write_bytes(b"\x89PNG torn")
@@ -217,6 +219,23 @@ CASES = [
     (["run", "digits.npz", "--folder", "new-run", "--test-share", "nan"], "test_share=nan"),
     (["run", "digits.npz", "--folder", "new-run", "--step-size", "nan"], "step_size=nan"),
     (["run", "more", "--folder", "new-run", "--words", "-4"], "n_words=-4"),
+    # An index that there is.
+    (["pairs", "q.npy", "nowhere.npy", "ten.txt", *OUT], "nowhere.npy does not exist"),
+    (["pairs", "q.npy", "rows.npy", "ten.txt", *OUT], "line 1 of ten.txt holds 1 cells"),
+    (["pairs", "q.npy", "rows.npy", "far.tsv", *OUT], "names document '600', which is none of"),
+    (["export", "run/encoder.safetensors", *OUT], "learns no similarity"),
+    (["export", "model.safetensors", *OUT], "unit length after its map"),
+    (["export", "slne.safetensors", *OUT, "--metric", "luck"], "metric='luck'"),
+    (["export", "slne.safetensors", *OUT, "--queries", "q.npy"], "no effect without --data"),
+    (["export", "slne.safetensors", *OUT, "--data", "q.npy"], "has no labels"),
+    (["export", "slne.safetensors", *OUT, "--data", "narrow.npy", "--labels", "ten.txt"],
+     "documents has 3 columns"),
+    (["export", "slne.safetensors", *OUT, "--data", "rows.npy", "--qrels", "far.tsv"],
+     "give --queries"),
+    (["try", "q.npy"], "has no labels"),
+    (["try", "single.npz"], "one class"),
+    (["try", "rows.npy", "--queries", "q.npy"], "needs judgements"),
+    (["try", "strange.npz"], "leave none to test on"),
     (["train"], "Missing argument"),
     (["dance"], "No such command"),
     (["info", "q.npy", "--loudly"], "--loudly"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import nearkin
-from nearkin.cli import data, info, models, pipeline, queries
+from nearkin.cli import adapters, data, info, models, pipeline, queries
 from nearkin.cli.interrupts import INTERRUPTED, INTERRUPTS, interrupt_handlers, report_interrupt
 from nearkin.cli.plugins import add_plugins
 
@@ -50,9 +50,10 @@ def options(
 
 for command in (
     data.features, data.neighbors, models.train, models.evaluate, queries.classify, queries.search,
-    info.info, pipeline.plan, pipeline.run, pipeline.demo,
+    info.info, pipeline.plan, pipeline.run, pipeline.demo, adapters.pairs, adapters.export,
+    adapters.try_,
 ):  # fmt: skip
-    app.command()(report_interrupt(command))
+    app.command(command.__name__.rstrip("_"))(report_interrupt(command))
 
 
 def main() -> None:

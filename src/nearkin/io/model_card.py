@@ -17,8 +17,9 @@ def markdown(card: dict[str, Any], shape: tuple[int, int], metric: str) -> str:
     lines = ["# Adapter", "", "Applied to queries only: `q @ matrix + offset`.", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items() if value is not None]
     if "after" in card:
+        before = {name: f"{value:.4f}" for name, value in card["before"].items()}
         rows = [
-            f"| {name} | {card['before'][name]:.4f} | {value:.4f} |"
+            f"| {name} | {before.get(name, '–')} | {value:.4f} |"
             for name, value in card["after"].items()
         ]
         lines += ["", f"Whole index, {card['queries']} queries:", ""]

@@ -1,0 +1,163 @@
+"""Would a learned similarity help? Learned from some queries, measured on others."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearkin.adapter import Adapter
+from nearkin.learning.holdout import held_out, sample
+from nearkin.learning.pair_choice import held_out as held_out_queries
+from nearkin.learning.pair_choice import sampled
+from nearkin.learning.pairs import Judgements, start_matrix
+from nearkin.metrics import paired_bootstrap
+from nearkin.native.threads import limited
+from nearkin.neighbors.graph import DotGraph
+from nearkin.preprocessing import UnitLength
+from nearkin.retrieval import RetrievalTask, exact_index, means
+from nearkin.slne import SLNE
+
+Array = NDArray[np.float32]
+Lists = NDArray[np.integer]
+
+MAX_ROWS, TEST_SHARE, MAX_TEST = 50_000, 0.25, 2_000
+EFS = (40, 100)  # the default of pgvector, and a usual one
+RERANKED, WHOLE = "re-ranked top 100", "whole index, exact"
+_BLOCK = 64  # queries whose hundred vectors are in memory at a time
+
+
+@dataclass
+class Method:
+    """A way to answer queries: each measure of every test query, and what it costs."""
+
+    name: str
+    values: dict[str, NDArray[np.float64]]
+    ms: float  # a query, on one thread, a batch at a time
+    found: float | None = None  # share of the ten most similar that a graph finds
+    gains: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Means, gains over the first method with their intervals, cost."""
+        return {"name": self.name} | means(self.values) | {
+            "gains": self.gains, "ms_per_query": self.ms, "found": self.found,
+        }  # fmt: skip
+
+
+@dataclass
+class Trial:
+    """What was learned, from how much, and how each method does on test queries."""
+
+    kind: str  # "labels" or "pairs"
+    adapter: Adapter
+    learned: bool  # False: held-out queries chose to leave everything as it is
+    seconds: float  # of learning
+    facts: dict[str, int]
+    methods: list[Method]
+
+    @property
+    def measure(self) -> str:
+        """What decides."""
+        return "precision@10" if self.kind == "labels" else "nDCG@10"
+
+    def __getitem__(self, name: str) -> Method:
+        return next(method for method in self.methods if method.name == name)
+
+
+def try_labels(X: ArrayLike, y: ArrayLike, seed: int = 0) -> Trial:
+    """Learn from labelled rows, which are the index, too; the test queries are others."""
+    labels = np.unique(np.asarray(y), return_inverse=True)[1]
+    rng = np.random.default_rng(seed)
+    some = sample(labels, MAX_ROWS, rng)
+    rows, labels = UnitLength().fit_transform(np.asarray(X)[some]), labels[some]
+    held = held_out(labels, min(TEST_SHARE, MAX_TEST / len(labels)), rng)
+    if not held.any():
+        raise ValueError(f"{len(labels)} rows of {labels.max() + 1} classes leave none to test on; "
+                         "four rows of a class are needed")  # fmt: skip
+    task = RetrievalTask(rows[~held], rows[held], labels=labels[~held], truth=labels[held])
+    began = time.perf_counter()
+    model = SLNE(random_state=seed).fit(task.documents, task.labels)  # type: ignore[arg-type]
+    seconds = time.perf_counter() - began
+    facts = {"learned_from": len(task.documents), "classes": int(labels.max()) + 1}
+    return _trial("labels", task, task.asked, model.adapter(metric="cosine"), True, seconds, facts)
+
+
+def try_pairs(queries: ArrayLike, documents: ArrayLike, relevant: Any, seed: int = 0) -> Trial:
+    """Learn from some queries and judgements; test queries share no relevant document with them."""
+    asked, stored = (UnitLength().fit_transform(rows) for rows in (queries, documents))
+    judged = Judgements.of(relevant, len(asked), len(stored))
+    asked, stored, judged = sampled(asked, stored, judged, seed)
+    held = next(held_out_queries(judged, len(asked), len(stored), seed), None)
+    if held is None:
+        raise ValueError(f"{len(asked)} judged queries leave none to test on; give more")
+    learn, test = judged.only(~held), judged.only(held)
+    began = time.perf_counter()
+    table = np.stack([learn.query, learn.document, learn.grade], axis=1)
+    model = SLNE(random_state=seed).fit_pairs(asked, stored, table)
+    seconds = time.perf_counter() - began
+    row = np.cumsum(held) - 1
+    grades = np.stack([row[test.query], test.document, test.grade], axis=1)
+    task = RetrievalTask(stored, asked[held], grades)
+    raw = task.asked
+    if raw.shape[1] != stored.shape[1]:
+        raw = raw @ start_matrix(asked, stored, learn)
+    facts = {"learned_from": int((~held).sum())}
+    learned = model.pair_choice_["rounds"] > 0
+    return _trial("pairs", task, raw, model.adapter(metric="cosine"), learned, seconds, facts)
+
+
+def _trial(
+    kind: str, task: RetrievalTask, raw: Array, adapter: Adapter, learned: bool, seconds: float,
+    facts: dict[str, int],
+) -> Trial:  # fmt: skip
+    """All methods on the test queries; `raw` is what is compared without the adapter."""
+    index, asked = exact_index(task.documents), adapter.transform(task.asked)
+    plain = "raw cosine" if raw is task.asked else "ridge regression"
+    first = _method(task, plain, lambda: task.search(index, raw))
+    exact = _method(task, WHOLE, lambda: task.search(index, asked))
+    near = task.search(index, raw)
+    methods = [first, _method(task, RERANKED, lambda: _reranked(adapter, task, near)), exact]
+    graph, best = DotGraph(task.documents), task.search(index, asked)[:, :10]
+    for ef in EFS:
+        k = min(task.length, ef)
+        method = _method(task, graph_name(ef), partial(graph.search, asked, k, ef))
+        found = graph.search(asked, k, ef)[:, None, :10]
+        method.found = float((best[:, :, None] == found).any(axis=2).mean())
+        if k < task.length:
+            del method.values["recall@100"]
+        methods.append(method)
+    for method in methods[1:]:
+        method.gains = {
+            name: paired_bootstrap(first.values[name], values)
+            for name, values in method.values.items()
+        }
+    facts = {"documents": len(task.documents), "test_queries": len(task.asked)} | facts
+    adapter.card |= {"queries": len(task.asked), "before": means(first.values),
+                     "after": means(exact.values)}  # fmt: skip
+    return Trial(kind, adapter, learned, seconds, facts, methods)
+
+
+def graph_name(ef: int) -> str:
+    """What a search of the graph is called."""
+    return f"whole index, HNSW ef {ef}"
+
+
+def _method(task: RetrievalTask, name: str, search: Callable[[], Lists]) -> Method:
+    began = time.perf_counter()
+    with limited(1):
+        ranked = search()
+    ms = 1e3 * (time.perf_counter() - began) / len(ranked)
+    return Method(name, task.measures(ranked), ms)
+
+
+def _reranked(adapter: Adapter, task: RetrievalTask, near: Lists) -> Lists:
+    """The documents `near` each query, ordered by the learned similarity."""
+    made = np.empty_like(near)
+    for lo in range(0, len(near), _BLOCK):
+        part = near[lo : lo + _BLOCK]
+        order = adapter.rerank(task.asked[lo : lo + _BLOCK], task.documents[part])[1]
+        made[lo : lo + _BLOCK] = np.take_along_axis(part, order, axis=1)
+    return made
