@@ -113,14 +113,27 @@ def _trial(
     kind: str, task: RetrievalTask, raw: Array, adapter: Adapter, learned: bool, seconds: float,
     facts: dict[str, int],
 ) -> Trial:  # fmt: skip
-    """All methods on the test queries; `raw` is what is compared without the adapter."""
+    methods = measured(task, raw, adapter)
+    before, after = (means(methods[i].values) for i in (0, 2))
+    adapter.card |= {"queries": len(task.asked), "before": before, "after": after}
+    facts = {"documents": len(task.documents), "test_queries": len(task.asked)} | facts
+    return Trial(kind, adapter, learned, seconds, facts, methods)
+
+
+def measured(task: RetrievalTask, raw: Array, adapter: Adapter) -> list[Method]:
+    """All methods on the test queries; `raw` is what the first compares, without the adapter.
+
+    Documents have unit length, and the adapter is for an index by cosine.
+    """
     index, asked = exact_index(task.documents), adapter.transform(task.asked)
+    near, best = task.search(index, raw), task.search(index, asked)[:, :10]
     plain = "raw cosine" if raw is task.asked else "ridge regression"
-    first = _method(task, plain, lambda: task.search(index, raw))
-    exact = _method(task, WHOLE, lambda: task.search(index, asked))
-    near = task.search(index, raw)
-    methods = [first, _method(task, RERANKED, lambda: _reranked(adapter, task, near)), exact]
-    graph, best = DotGraph(task.documents), task.search(index, asked)[:, :10]
+    methods = [
+        _method(task, plain, partial(task.search, index, raw)),
+        _method(task, RERANKED, partial(_reranked, adapter, task, near)),
+        _method(task, WHOLE, partial(task.search, index, asked)),
+    ]
+    graph = DotGraph(task.documents)
     for ef in EFS:
         k = min(task.length, ef)
         method = _method(task, graph_name(ef), partial(graph.search, asked, k, ef))
@@ -131,13 +144,10 @@ def _trial(
         methods.append(method)
     for method in methods[1:]:
         method.gains = {
-            name: paired_bootstrap(first.values[name], values)
+            name: paired_bootstrap(methods[0].values[name], values)
             for name, values in method.values.items()
         }
-    facts = {"documents": len(task.documents), "test_queries": len(task.asked)} | facts
-    adapter.card |= {"queries": len(task.asked), "before": means(first.values),
-                     "after": means(exact.values)}  # fmt: skip
-    return Trial(kind, adapter, learned, seconds, facts, methods)
+    return methods
 
 
 def graph_name(ef: int) -> str:
