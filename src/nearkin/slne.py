@@ -516,7 +516,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         if _several(y):
             rows = validate_data(self, X, dtype=np.float32, order="C", ensure_min_samples=2)
             labels = np.asarray(y).astype(bool)
-            self._remember(rows, labels)
+            self._remember(f"{len(rows)} rows", [rows], labels)
             self.rule_ = for_shape(*rows.shape)["sampling"]
             return rows, labels
         rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
