@@ -15,7 +15,7 @@ from nearkin.metrics.retrieval import (
     recall_at_k,
 )
 from nearkin.neighbors.search import NeighborIndex
-from nearkin.validation.arrays import finite_rows
+from nearkin.validation.arrays import as_rows
 
 Array = NDArray[np.float32]
 Lists = NDArray[np.integer]
@@ -47,8 +47,8 @@ class RetrievalTask:
         truth: ArrayLike | None,
     ) -> Self:
         """A task from what a caller gave."""
-        stored = finite_rows(documents, "documents")
-        asked = None if queries is None else finite_rows(queries, "queries")
+        stored = as_rows(documents, "documents")
+        asked = None if queries is None else as_rows(queries, "queries")
         if relevant is not None and (asked is None or labels is not None or truth is not None):
             raise ValueError("relevant grades documents for queries: give queries, and no labels")
         if relevant is None and (labels is None or (asked is None) != (truth is None)):
