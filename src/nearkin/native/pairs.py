@@ -1,6 +1,5 @@
 """Scores and distances of listed pairs of rows, without a matrix of all pairs."""
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -8,6 +7,9 @@ from numpy.typing import NDArray
 
 from nearkin.native.threads import in_threads
 from nearkin.native.vectors import dot, jit, read_only, squared_distance
+
+_QUERIES_AT_ONCE = 512  # that share rows; their own stay in the cache
+_ROWS_A_PAIR = 8  # with more, rows are not shared, and sorting by row does not pay
 
 
 def pair_scores(
@@ -17,14 +19,14 @@ def pair_scores(
 
     ``-1`` in `indices` gives ``-inf``. Needs no memory beside the result.
     """
-    return _for_pairs(_pair_scores, Q, Z, indices)
+    return _for_pairs(True, Q, Z, indices)
 
 
 def pair_squared_distances(
     Q: NDArray[np.float32], Z: NDArray[np.float32], indices: NDArray[np.int32]
 ) -> NDArray[np.float32]:
     """Squared distances of the same pairs as in `pair_scores`; ``-1`` gives infinity."""
-    return _for_pairs(_pair_squared_distances, Q, Z, indices)
+    return _for_pairs(False, Q, Z, indices)
 
 
 def pair_closeness(
@@ -38,7 +40,7 @@ def pair_closeness(
 
 
 def _for_pairs(
-    fill: Callable[..., None],
+    products: bool,
     Q: NDArray[np.float32],
     Z: NDArray[np.float32],
     indices: NDArray[np.int32],
@@ -48,22 +50,52 @@ def _for_pairs(
     if indices.size and not -1 <= indices.min() <= indices.max() < len(Z):
         raise ValueError(f"indices holds {indices.min()} to {indices.max()} for {len(Z)} rows")
     out = np.empty(indices.shape, np.float32)
-    in_threads(partial(fill, read_only(Q), read_only(Z), read_only(indices), out), len(indices))
+    arrays = read_only(Q), read_only(Z), read_only(indices), out
+    in_threads(partial(_pair_values, products, *arrays), len(indices))
     return out
 
 
 @jit
-def _pair_scores(Q, Z, indices, out, lo, hi):  # type: ignore[no-untyped-def]
-    for i in range(lo, hi):
-        q = Q[i]
-        for n in range(indices.shape[1]):
-            j = indices[i, n]
-            out[i, n] = dot(q, Z[j]) if j >= 0 else -np.inf
+def _pair_values(products, Q, Z, indices, out, lo, hi):  # type: ignore[no-untyped-def]
+    """Fill the rows ``lo:hi``: in the order of the rows of Z where many queries share them.
+
+    A row is then read from memory once for all queries of a block.
+    """
+    width = indices.shape[1]
+    for first in range(lo, hi, _QUERIES_AT_ONCE):
+        last = min(first + _QUERIES_AT_ONCE, hi)
+        if _ROWS_A_PAIR * (last - first) * width < len(Z):
+            for i in range(first, last):
+                for n in range(width):
+                    out[i, n] = _pair_value(products, Q[i], Z, indices[i, n])
+        else:
+            pairs = _by_row(indices[first:last], len(Z))
+            for m in range(len(pairs)):
+                i, n = first + pairs[m] // width, pairs[m] % width
+                out[i, n] = _pair_value(products, Q[i], Z, indices[i, n])
 
 
 @jit
-def _pair_squared_distances(Q, Z, indices, out, lo, hi):  # type: ignore[no-untyped-def]
-    for i in range(lo, hi):
-        for n in range(indices.shape[1]):
-            j = indices[i, n]
-            out[i, n] = squared_distance(Q[i], Z[j]) if j >= 0 else np.inf
+def _pair_value(products, q, Z, j):  # type: ignore[no-untyped-def]
+    if products:
+        return dot(q, Z[j]) if j >= 0 else np.float32(-np.inf)
+    return squared_distance(q, Z[j]) if j >= 0 else np.float32(np.inf)
+
+
+@jit
+def _by_row(indices, n_rows):  # type: ignore[no-untyped-def]
+    """Places in `indices`, flattened, in the order of the rows that they hold."""
+    width = indices.shape[1]
+    ends = np.zeros(n_rows + 2, np.int64)
+    for i in range(len(indices)):
+        for n in range(width):
+            ends[indices[i, n] + 2] += 1  # -1 comes first
+    for j in range(n_rows + 1):
+        ends[j + 1] += ends[j]
+    places = np.empty(indices.size, np.int64)
+    for i in range(len(indices)):
+        for n in range(width):
+            j = indices[i, n] + 1
+            places[ends[j]] = i * width + n
+            ends[j] += 1
+    return places

@@ -94,7 +94,7 @@ def _smallest(D, offsets, columns, out, lo, hi):  # type: ignore[no-untyped-def]
         limit = np.float32(np.inf)
         if k < len(minima):
             copy(values[: len(minima)], minima)
-            limit = _quickselect(values[: len(minima)], k - 1)
+            limit = quickselect(values[: len(minima)], k - 1)
         found = _collect(limit, D[i], offsets, minima, places, values)
         if found > 4 * k:  # many ties: do not sort them all
             found = _truncate(k, found, places, values)
@@ -137,7 +137,7 @@ def _truncate(k, found, places, values):  # type: ignore[no-untyped-def]
     finite = np.empty(found, np.float32)
     for m in range(found):
         finite[m] = np.inf if np.isnan(values[m]) else values[m]
-    limit = _quickselect(finite, k - 1)
+    limit = quickselect(finite, k - 1)
     ties = k
     for m in range(found):
         ties -= values[m] < limit
@@ -152,7 +152,7 @@ def _truncate(k, found, places, values):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _quickselect(values, n):  # type: ignore[no-untyped-def]
+def quickselect(values, n):  # type: ignore[no-untyped-def]
     """The n-th smallest value, by Hoare's algorithm; reorders `values`.
 
     Hand-written because numba's ``np.partition`` takes eight seconds to compile.

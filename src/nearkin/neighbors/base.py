@@ -45,7 +45,7 @@ class Index(Protocol):
         """Build the index of `rows`, from the whole description, settings included."""
 
     @abstractmethod
-    def search(self, queries: Array, k: int) -> NDArray[np.int64]:
+    def search(self, queries: Array, k: int) -> NDArray[np.integer]:
         """Return the row numbers of `k` or more candidates per query, -1 in empty places."""
         ...
 

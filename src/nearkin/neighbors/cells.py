@@ -1,57 +1,75 @@
-"""Approximate neighbours of all rows at once: k-means cells, few dimensions, exact re-ranking.
+"""Approximate neighbours: k-means cells, products of bytes, exact re-ranking.
 
-k-means partitions the rows into cells. The queries of one cell are compared with the nearest cells
-(the probes) by one matrix product, where an inverted file would read the same rows anew for each
-query. Comparison and k-means use only the leading principal directions; the candidates, a few
-times k, are re-ranked by true distance (``lists``). The numbers of probes and candidates that
-reach the requested recall are measured on a sample of rows.
+k-means partitions the rows into cells, in the leading principal directions. A query visits the
+cells nearest to it (the probes) and keeps the best rows there, by bytes (``native.scan``). A cell
+is compared with all its visitors at once, where an inverted file would read its rows anew for each
+query. The candidates, not many more than k, are re-ranked by their true values (``lists``). The
+numbers of probes and candidates that reach the requested recall are measured on a sample of rows.
 """
 
 import math
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io import safetensors
-from nearkin.native.pairs import pair_squared_distances
-from nearkin.neighbors.base import Array, Index, blocks
+from nearkin.native.byte_products import PANEL_ROWS
+from nearkin.native.scan import CodedCells, best_slots, code_cells
+from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.exact import Exact, topk_by_products
 from nearkin.neighbors.kmeans import Partition
 
 RECALL = 0.95
+CODED_DIMS = 192  # leading directions that candidates are chosen by
 SAMPLE_ROWS = 256
-MIN_QUERIES_PER_CELL = 32  # with fewer, one product with all rows is faster
-CANDIDATE_FACTORS = (1, 1.5, 2, 3, 4, 6, 8, 12, 16)
+MAX_CANDIDATES = 16  # for each neighbour
+PROBE_SHARES = (0.25, 0.5, 0.75)  # of the loss, in logarithms, that is left to the probes
+SCAN_COST, RERANK_COST = 1, 8  # of a number, by bytes and in float32
 
 
 class Cells(Index):
-    """Rows sorted by cell; see the module.
+    """Rows coded by cell; see the module.
 
     Attributes
     ----------
+    rows_of : row of each slot, -1 where there is none, and another -1 at the end
     tuned : (3,) array: the k it is tuned for, probes, candidates
     """
 
     order: NDArray[np.int64]
-    _OF_PARTITION: ClassVar = ("centre", "directions", "centroids")
-    _OWN: ClassVar = ("order", "starts", "reduced", "tuned")
+    metrics: ClassVar = ("euclidean", "dot")
 
-    def __init__(self, rows: Array, description: str = "cells") -> None:
-        self.rows, self.recall = rows, _recall(description)
-        self._partition = partition = Partition(rows)
+    def __init__(
+        self, rows: Array, description: str = "cells", *, metric: Metric = "euclidean"
+    ) -> None:
+        recall, partition = _recall(description), Partition(rows, CODED_DIMS)
         n = len(rows)
         reduced = np.empty((n, len(partition.directions)), np.float32)
         cell = np.empty(n, np.int64)
         for lo, hi in blocks(n, 65_536):
             reduced[lo:hi] = partition.reduce(rows[lo:hi])
             cell[lo:hi] = partition.assign(reduced[lo:hi])
-        self.order = np.argsort(cell, kind="stable")
-        counts = np.bincount(cell, minlength=len(partition.centroids))
-        self.starts = np.concatenate([[0], np.cumsum(counts)])
-        self.reduced = reduced[self.order]
-        self.tuned = np.zeros(3, np.int64)
+        scale = np.float32(2.0 ** -math.frexp(float(np.abs(reduced).max()))[1])
+        partition.directions *= scale  # no square overflows
+        reduced *= scale
+        coded, slots = code_cells(reduced, cell, metric == "dot")
+        self._set(rows, partition, coded, np.append(slots, np.int32(-1)), metric)
+        self.recall, self.tuned = recall, np.zeros(3, np.int64)
+
+    def _set(
+        self,
+        rows: Array,
+        partition: Partition,
+        coded: CodedCells,
+        rows_of: NDArray[np.int32],
+        metric: Metric,
+    ) -> None:
+        self.rows, self._partition, self._coded, self.metric = rows, partition, coded, metric
+        self.rows_of, self.order = rows_of, rows_of[rows_of >= 0].astype(np.int64)
+        filled = np.concatenate([[0], np.cumsum(rows_of >= 0)])
+        self._sizes = np.diff(filled[PANEL_ROWS * coded.first])
 
     @classmethod
     def check(cls, description: str) -> None:
@@ -61,83 +79,83 @@ class Cells(Index):
     def prepare(self, k: int) -> None:
         """Choose the probes and candidates for `k`, unless they are known."""
         if self.tuned[0] != k:
-            self._tune(k)
+            self.tuned = np.array([k, *self._tune(k)])
 
-    def _nearest_cells(self, cell: int) -> NDArray[np.int64]:
-        """All cells, the nearest to `cell` first."""
-        centroids = self._partition.centroids
-        distances = np.square(centroids - centroids[cell]).sum(axis=1)
-        return np.argsort(distances, kind="stable")
-
-    def _tune(self, k: int) -> None:
-        """Choose the probes and candidates that reach the recall on a sample of rows."""
-        n = len(self.rows)
+    def _tune(self, k: int) -> tuple[int, int]:
+        """Return the cheapest probes and candidates that reach the recall on a sample of rows."""
+        n, dims = self.rows.shape
         at = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE_ROWS])
-        true = Exact(self.rows).search(np.ascontiguousarray(self.rows[at]), min(k + 1, n))
-        each = float(np.sqrt(self.recall))  # probes and candidates each lose a part
-        place = np.empty(n, np.int64)
-        place[self.order] = np.arange(n)
-        cell = np.searchsorted(self.starts, place, side="right") - 1
-        rank = np.empty(len(self._partition.centroids), np.int64)
-        ranks = []
-        for i, near in zip(at, true):
-            rank[self._nearest_cells(int(cell[i]))] = np.arange(len(rank))
-            ranks.append(rank[cell[near]])
-        probes = int(np.quantile(np.concatenate(ranks), each)) + 1
-        candidates = int(self._candidate_factor(place[at], place[true], each) * k)
-        self.tuned = np.array([k, probes, candidates])
+        queries = np.ascontiguousarray(self.rows[at])
+        true = Exact(self.rows, metric=self.metric).search(queries, min(k + 1, n))[:, : k + 1]
+        reduced = self._reduce(queries)
+        cells = self._nearest_cells(reduced, len(self._sizes))
+        ranks = self._ranks_of_cells(cells, true)
+        visited = np.cumsum(self._sizes[cells].mean(axis=0)) * reduced.shape[1]
+        plans = []
+        for share in PROBE_SHARES:
+            probes = int(np.quantile(ranks, self.recall**share)) + 1
+            candidates = self._candidates(k, true, reduced, cells[:, :probes])
+            cost = SCAN_COST * visited[probes - 1] + RERANK_COST * candidates * dims
+            plans.append((cost, probes, candidates))
+        return min(plans)[1:]
 
-    def _candidate_factor(
-        self, at: NDArray[np.int64], true: NDArray[np.int64], share: float
-    ) -> float:
-        """Candidates, in units of k, that hold `share` of the true neighbours when reduced."""
-        k, n = true.shape[1], len(self.rows)
-        queries = self.reduced[at]
-        kept = pair_squared_distances(queries, self.reduced, true.astype(np.int32))
-        most = min(n, int(CANDIDATE_FACTORS[-1] * k))
-        ranked, _ = Exact(self.reduced).topk(queries, most)
-        for factor in CANDIDATE_FACTORS:
-            last = ranked[:, min(most, int(factor * k)) - 1]
-            if (kept <= last[:, None] * (1 + 1e-5)).mean() >= share:
-                return factor
-        return CANDIDATE_FACTORS[-1]
+    def _ranks_of_cells(
+        self, cells: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Ranks, among the cells in the order of each query, of the cells that hold its rows."""
+        cell_of = np.empty(len(self.rows), np.int64)
+        cell_of[self.order] = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        return np.take_along_axis(np.argsort(cells, axis=1), cell_of[rows], axis=1)
 
-    def search(self, queries: Array, k: int) -> NDArray[np.int64]:
-        """Return candidates for the `k` nearest rows of each query, by reduced distance."""
-        reduced = self._partition.reduce(queries)
-        cell = self._partition.assign(reduced)
+    def _candidates(
+        self, k: int, true: NDArray[np.int64], reduced: Array, probes: NDArray[np.int64]
+    ) -> int:
+        """Return how many candidates hold the share of true neighbours that is asked for."""
+        n = len(self.rows)
+        most = min(n, MAX_CANDIDATES * k)
+        values, slots = best_slots(self._coded, reduced, probes, most, self.metric == "dot")
+        found = np.take_along_axis(self.rows_of[slots], np.argsort(values, axis=1), axis=1)
+        place = np.empty(n + 1, np.int64)  # the last is for places that are empty
+        ranks = np.empty(true.shape, np.int64)
+        for i in range(len(true)):
+            place[:] = most
+            place[found[i]] = np.arange(most)
+            ranks[i] = place[true[i]]
+        return min(most, max(k, int(np.quantile(ranks, self.recall, method="higher")) + 1))
+
+    def search(self, queries: Array, k: int) -> NDArray[np.int32]:
+        """Return candidates for the `k` nearest rows of each query."""
+        reduced = self._reduce(queries)
+        fewest = int(np.searchsorted(np.cumsum(np.sort(self._sizes)), k)) + 1  # that hold k rows
+        probes = self._nearest_cells(reduced, max(int(self.tuned[1]), fewest))
         wanted = min(max(k, int(self.tuned[2])), len(self.rows))
-        cells = np.unique(cell)
-        if len(queries) < MIN_QUERIES_PER_CELL * len(cells):
-            return self.order[topk_by_products(reduced, self.reduced, wanted)[1]]
-        found = np.empty((len(queries), wanted), np.int64)
-        for c in cells:
-            members = np.flatnonzero(cell == c)
-            probed = self._probe(int(c), wanted)
-            block = np.concatenate([self.reduced[part] for part in probed])
-            near = np.concatenate([self.order[part] for part in probed])
-            found[members] = near[topk_by_products(reduced[members], block, wanted)[1]]
-        return found
+        _, slots = best_slots(self._coded, reduced, probes, wanted, self.metric == "dot")
+        return self.rows_of[slots]
 
-    def _probe(self, cell: int, wanted: int) -> list[slice]:
-        """Return where the rows of the probed cells are, more cells where they are small."""
-        near = self._nearest_cells(cell)
-        n_rows = np.cumsum(np.diff(self.starts)[near])
-        probes = max(int(self.tuned[1]), int(np.searchsorted(n_rows, wanted)) + 1)
-        return [slice(self.starts[c], self.starts[c + 1]) for c in near[:probes]]
+    def _reduce(self, queries: Array) -> Array:
+        if self.metric == "euclidean":
+            return self._partition.reduce(queries)
+        return self._partition.project(queries)
+
+    def _nearest_cells(self, reduced: Array, n: int) -> NDArray[np.int64]:
+        centroids = self._coded.centroids[:, : reduced.shape[1]]
+        return topk_by_products(reduced, centroids, min(n, len(centroids)), self.metric)[1]
 
     def save(self, path: Path) -> None:
         """Write the cells."""
-        arrays = {name: getattr(self._partition, name) for name in self._OF_PARTITION}
-        safetensors.write(path, arrays | {name: getattr(self, name) for name in self._OWN}, {})
+        partition = {"centre": self._partition.centre, "directions": self._partition.directions}
+        own = {"rows_of": self.rows_of, "tuned": self.tuned}
+        safetensors.write(path, self._coded._asdict() | partition | own, {"metric": self.metric})
 
     @classmethod
     def load(cls, rows: Array, path: Path) -> Self:
         """Return the same cells over the same rows."""
+        arrays, described = safetensors.read(path)
         index, partition = cls.__new__(cls), Partition.__new__(Partition)
-        index.rows, index._partition = rows, partition
-        for name, array in safetensors.read(path)[0].items():
-            setattr(partition if name in cls._OF_PARTITION else index, name, np.asarray(array))
+        partition.centre, partition.directions = arrays["centre"], arrays["directions"]
+        coded = CodedCells(*(arrays[name] for name in CodedCells._fields))
+        index._set(rows, partition, coded, arrays["rows_of"], cast(Any, described["metric"]))
+        index.tuned = arrays["tuned"]
         return index
 
 

@@ -14,7 +14,8 @@ from nearkin.preprocessing.pca import mean, principal_directions, row_blocks
 
 Array = NDArray[np.float32]
 
-DIMS, ITERATIONS, TRAIN_ROWS_A_CELL = 128, 10, 50
+DIMS, ITERATIONS, TRAIN_ROWS_A_CELL = 128, 6, 25
+PCA_ROWS = 10_000  # more of them move the leading directions by little
 _ROWS = 16_384
 
 
@@ -23,32 +24,39 @@ class Partition:
 
     Attributes
     ----------
-    centre, directions : how rows are reduced, by `reduce`
-    centroids : (cells, d) array
+    centre, directions : how rows are reduced, by `reduce`, to `dims` numbers
+    centroids : (cells, d) array, in the leading directions, DIMS at most
     """
 
-    def __init__(self, rows: Array) -> None:
+    def __init__(self, rows: Array, dims: int = DIMS) -> None:
         n_cells = max(1, min(int(4 * np.sqrt(len(rows))), len(rows) // 8))
         step = max(1, len(rows) // (TRAIN_ROWS_A_CELL * n_cells))
         sample, rng = np.ascontiguousarray(rows[::step]), np.random.default_rng(0)
         with serial_blas():
             self.centre = mean(rows)
-            dims = min(DIMS, *sample.shape)
-            self.directions, _ = principal_directions(sample, dims, self.centre, rng)
-            self.centroids = kmeans(self.reduce(sample), n_cells, rng)
+            some = sample[:: max(1, len(sample) // PCA_ROWS)]
+            self.directions, _ = principal_directions(
+                some, min(dims, *some.shape), self.centre, rng
+            )
+            self.centroids = kmeans(self.reduce(sample)[:, :DIMS], n_cells, rng)
 
     def reduce(self, rows: Array) -> Array:
-        """Project rows onto the leading principal directions."""
+        """Project the rows, centred, onto the leading principal directions."""
+        out = np.empty((len(rows), len(self.directions)), np.float32)
+        for lo in range(0, len(rows), _ROWS):
+            out[lo : lo + _ROWS] = self.project(rows[lo : lo + _ROWS] - self.centre)
+        return out
+
+    def project(self, rows: Array) -> Array:
+        """Project rows onto the leading principal directions, as they are."""
         out = np.empty((len(rows), len(self.directions)), np.float32)
         with serial_blas():
-            for lo in range(0, len(rows), _ROWS):
-                part = np.ascontiguousarray(rows[lo : lo + _ROWS] - self.centre)
-                multiply_into(out[lo : lo + _ROWS], part, self.directions, right_transposed=True)
+            multiply_into(out, np.ascontiguousarray(rows), self.directions, right_transposed=True)
         return out
 
     def assign(self, reduced: Array) -> NDArray[np.int64]:
         """Return the cell of each reduced row."""
-        return assign(reduced, self.centroids)
+        return assign(reduced[:, :DIMS], self.centroids)
 
 
 def cells_of(rows: Array) -> NDArray[np.int32]:

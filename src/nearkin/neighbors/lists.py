@@ -29,7 +29,7 @@ def row_neighbors(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> N
     return _rerank(index, rows, queries, near, k)
 
 
-def _candidates(index: Index, queries: Array, k: int, n: int) -> NDArray[np.int64]:
+def _candidates(index: Index, queries: Array, k: int, n: int) -> NDArray[np.integer]:
     """What a back end, perhaps of the user's own, proposes of `n` rows."""
     near = np.asarray(index.search(queries, k))
     if near.ndim != 2 or len(near) != len(queries) or near.shape[1] < k:
@@ -47,9 +47,12 @@ def _candidates(index: Index, queries: Array, k: int, n: int) -> NDArray[np.int6
 
 
 def _rerank(
-    index: Index, rows: Array, queries: Array, near: NDArray[np.int64], k: int
+    index: Index, rows: Array, queries: Array, near: NDArray[np.integer], k: int
 ) -> Neighbors:
-    """Keep the `k` nearest candidates of each query by the true values of the metric."""
+    """Keep the `k` nearest candidates by the true values of the metric; of equal ones, the first.
+
+    Pairs of a value and an index are sorted as integers, several times as fast as by `argsort`.
+    """
     found, by_products = near.astype(np.int32), getattr(index, "metric", None) == "dot"
     values = (pair_scores if by_products else pair_squared_distances)(queries, rows, found)
     if by_products:
@@ -58,16 +61,19 @@ def _rerank(
     distances = np.empty((len(queries), k), np.float32)
 
     def sort(lo: int, hi: int) -> None:
-        order = np.argsort(values[lo:hi], axis=1, kind="stable")[:, :k]
-        indices[lo:hi] = np.take_along_axis(found[lo:hi], order, axis=1)
-        best = np.take_along_axis(values[lo:hi], order, axis=1)
-        distances[lo:hi] = -best if by_products else np.sqrt(best)
+        bits = values[lo:hi].view(np.int32)
+        ordered = (bits ^ (bits >> 31 & 0x7FFFFFFF)).astype(np.int64)  # as the floats are
+        best = np.sort(ordered << 32 | found[lo:hi].view(np.uint32), axis=1)[:, :k]
+        indices[lo:hi] = best.astype(np.int32)  # the lower half
+        bits = (best >> 32).astype(np.int32)
+        kept = (bits ^ (bits >> 31 & 0x7FFFFFFF)).view(np.float32)
+        distances[lo:hi] = -kept if by_products else np.sqrt(kept)
 
     in_threads(sort, len(queries))
     return distances, indices
 
 
-def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
+def _without_self(near: NDArray[np.integer], own: NDArray[np.int64]) -> NDArray[np.integer]:
     """Drop each row's own index; where it was not found (duplicates), drop the last."""
     mine = near == own[:, None]
     mine[~mine.any(axis=1), -1] = True

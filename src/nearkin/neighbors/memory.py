@@ -2,9 +2,10 @@
 
 from nearkin.native.threads import n_threads
 from nearkin.neighbors.base import EXACT_ROWS
+from nearkin.neighbors.cells import CODED_DIMS
 from nearkin.neighbors.exact import DATABASE_BYTES, PRODUCT_BYTES
 from nearkin.neighbors.faiss import FaissIndex
-from nearkin.neighbors.kmeans import DIMS, TRAIN_ROWS_A_CELL
+from nearkin.neighbors.kmeans import TRAIN_ROWS_A_CELL
 from nearkin.neighbors.lists import QUERY_BLOCK
 from nearkin.validation import memory
 
@@ -23,7 +24,7 @@ def search_bytes(rows: int, dims: int, k: int, index: str, queries: int | None =
     if index == "exact" or (index == "auto" and rows <= EXACT_ROWS):
         return lists + block + min(whole, 2 * DATABASE_BYTES) + 16 * rows * n_threads()
     if index.startswith(("auto", "cells")):
-        reduced = 3 * 4 * rows * min(DIMS, dims)  # as they come, in cells, and those of a search
+        reduced = 6 * rows * min(CODED_DIMS, dims)  # as they come, and as bytes
         return lists + CANDIDATES * block + max(reduced, partition_bytes(rows, dims))
     # An index grows by half as it fills, and keeps every row; a compressing one keeps less.
     sample = 2 * 4 * dims * min(rows, 2 * FaissIndex.TRAIN_ROWS)

@@ -1,0 +1,227 @@
+"""Products of bytes in register tiles, tested against limits before they leave the registers.
+
+A tile is TILE_QUERIES queries by PANEL_ROWS rows. Four bytes of a row are multiplied with four of a
+query and added in one instruction where the processor has it (VNNI), in two where it has AVX2, and
+in plain arithmetic elsewhere. Sums of integers are exact, so that all paths agree.
+
+* rows: unsigned, ``panels[p, 4·PANEL_ROWS·(d // 4) + 4·r + d % 4]``, between 0 and 127, since two
+  products must fit 16 bits where AVX2 adds them;
+* queries: signed, ``codes[q, d]``, MAX_BYTES apart.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from nearkin.native.intrinsics import BYTE, INT32, INT64, call_llvm, splat
+from nearkin.native.jit import target_features
+
+PANEL_ROWS, MAX_BYTES = 16, 256
+_FEATURES = target_features()
+TILE_QUERIES = 24 if "avx512f" in _FEATURES else 6  # their sums fill most registers
+
+_FLOAT, _INT16 = ir.FloatType(), ir.IntType(16)
+_SUMS = ir.VectorType(INT32, PANEL_ROWS)
+_VALUES = ir.VectorType(_FLOAT, PANEL_ROWS)
+
+
+@intrinsic
+def compare_tile(
+    _: Any, panels: Any, panel: Any, codes: Any, depth: Any, start: Any, units: Any, limits: Any,
+    offsets: Any, values: Any, masks: Any,
+) -> Any:  # fmt: skip
+    """``values[q, r] = offsets[r] − units[q]·(start[q] + Σ_d codes[q, d]·panels[p, d, r])``.
+
+    Bit r of ``masks[q]`` tells whether the value is up to ``limits[q]``. Arrays are contiguous;
+    `depth` is the number of groups of four bytes, and `offsets` has PANEL_ROWS for each panel.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def data(kind: Any, place: int) -> Any:
+            return context.make_array(kind)(context, builder, arguments[place]).data
+
+        panel_bytes = builder.mul(arguments[3], INT64(4 * PANEL_ROWS))
+        rows = builder.gep(data(panels, 0), [builder.mul(arguments[1], panel_bytes)])
+        queries = builder.bitcast(data(codes, 2), BYTE.as_pointer())
+        first, scales, most = data(start, 4), data(units, 5), data(limits, 6)
+        place = builder.gep(data(offsets, 7), [builder.mul(arguments[1], INT64(PANEL_ROWS))])
+        out, found = data(values, 8), data(masks, 9)
+
+        def lane(array: Any, q: int) -> Any:
+            return splat(builder, builder.load(builder.gep(array, [INT64(q)])), PANEL_ROWS)
+
+        sums = [cgutils.alloca_once_value(builder, lane(first, q)) for q in range(TILE_QUERIES)]
+        groups = cgutils.for_range_slice(builder, INT64(0), arguments[3], INT64(1), inc=True)
+        with groups as (group, _):
+            row = _load(builder, rows, builder.mul(group, INT64(4 * PANEL_ROWS)), _SUMS)
+            for q in range(TILE_QUERIES):
+                at = builder.add(builder.mul(group, INT64(4)), INT64(MAX_BYTES * q))
+                query = splat(builder, _load(builder, queries, at, INT32), PANEL_ROWS)
+                total = _add_products(builder, builder.load(sums[q]), row, query)
+                builder.store(total, sums[q])
+        added = builder.load(builder.bitcast(place, _VALUES.as_pointer()), align=4)
+        for q in range(TILE_QUERIES):
+            scaled = builder.fmul(builder.sitofp(builder.load(sums[q]), _VALUES), lane(scales, q))
+            value = builder.fsub(added, scaled)
+            at = builder.gep(out, [INT64(q * PANEL_ROWS)])
+            builder.store(value, builder.bitcast(at, _VALUES.as_pointer()), align=4)
+            within = builder.fcmp_ordered("<=", value, lane(most, q))
+            builder.store(builder.bitcast(within, _INT16), builder.gep(found, [INT64(q)]))
+        return context.get_dummy_value()
+
+    index = types.int64
+    kinds = panels, index, codes, index, start, units, limits, offsets, values, masks
+    return types.void(*kinds), generate
+
+
+@intrinsic
+def append_masked(
+    _: Any, values: Any, q: Any, mask: Any, base: Any, number: Any, out: Any, numbers: Any, end: Any
+) -> Any:  # fmt: skip
+    """Append ``base + values[q, r]`` and ``number + r`` for every bit r of `mask`; return how many.
+
+    PANEL_ROWS elements of `out` and `numbers` are written from element `end` on; those beyond the
+    appended ones are undefined.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def place(kind: Any, argument: int, element: Any) -> Any:
+            array = context.make_array(kind)(context, builder, arguments[argument]).data
+            return builder.gep(array, [element])
+
+        chosen = builder.bitcast(arguments[2], ir.VectorType(ir.IntType(1), PANEL_ROWS))
+        row = place(values, 0, builder.mul(arguments[1], INT64(PANEL_ROWS)))
+        found = builder.load(builder.bitcast(row, _VALUES.as_pointer()), align=4)
+        found = builder.fadd(found, splat(builder, arguments[3], PANEL_ROWS))
+        first = splat(builder, builder.trunc(arguments[4], INT32), PANEL_ROWS)
+        own = builder.add(first, ir.Constant(_SUMS, list(range(PANEL_ROWS))))
+        _store_chosen(builder, found, chosen, place(out, 5, arguments[7]), "f32")
+        _store_chosen(builder, own, chosen, place(numbers, 6, arguments[7]), "i32")
+        return _count(builder, chosen)
+
+    index = types.int64
+    kinds = values, index, types.uint16, types.float32, index, out, numbers, index
+    return index(*kinds), generate
+
+
+@intrinsic
+def compress(
+    _: Any, values: Any, numbers: Any, count: Any, low: Any, scale: Any, edge: Any
+) -> Any:  # fmt: skip
+    """Move the values with ``(value − low)·scale < edge``, and their numbers, to the front.
+
+    Of the first `count`; returns how many there are. Elements are read and written up to the next
+    multiple of PANEL_ROWS.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        columns = [
+            (context.make_array(kind)(context, builder, argument).data, vector, name)
+            for kind, argument, vector, name in (
+                (values, arguments[0], _VALUES, "f32"), (numbers, arguments[1], _SUMS, "i32"),
+            )
+        ]  # fmt: skip
+        count, *factors = arguments[2:]
+        low, scale, edge = (splat(builder, factor, PANEL_ROWS) for factor in factors)
+        wide = ir.VectorType(INT64, PANEL_ROWS)
+        lanes = ir.Constant(wide, list(range(PANEL_ROWS)))
+        kept = cgutils.alloca_once_value(builder, INT64(0))
+        steps = cgutils.for_range_slice(builder, INT64(0), count, INT64(PANEL_ROWS), inc=True)
+        with steps as (start, _):
+            loaded = [
+                builder.load(
+                    builder.bitcast(builder.gep(data, [start]), vector.as_pointer()), align=4
+                )
+                for data, vector, _ in columns
+            ]
+            place = builder.fmul(builder.fsub(loaded[0], low), scale)
+            left = splat(builder, builder.sub(count, start), PANEL_ROWS)
+            chosen = builder.and_(
+                builder.fcmp_ordered("<", place, edge), builder.icmp_signed("<", lanes, left)
+            )
+            end = builder.load(kept)
+            for found, (data, _, name) in zip(loaded, columns):
+                _store_chosen(builder, found, chosen, builder.gep(data, [end]), name)
+            builder.store(builder.add(end, _count(builder, chosen)), kept)
+        return builder.load(kept)
+
+    index, single = types.int64, types.float32
+    return index(values, numbers, index, single, single, single), generate
+
+
+@intrinsic
+def lane_dot(_: Any, a: Any, b: Any) -> Any:
+    """Inner product of whole groups of PANEL_ROWS numbers, in as many lanes on every processor."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        left, right = (
+            context.make_array(kind)(context, builder, argument)
+            for kind, argument in zip((a, b), arguments)
+        )
+        sums = cgutils.alloca_once_value(builder, ir.Constant(_VALUES, None))
+        end = builder.extract_value(left.shape, 0)
+        groups = cgutils.for_range_slice(builder, INT64(0), end, INT64(PANEL_ROWS), inc=True)
+        with groups as (start, _):
+            factors = (
+                builder.load(
+                    builder.bitcast(builder.gep(side.data, [start]), _VALUES.as_pointer()), align=4
+                )
+                for side in (left, right)
+            )
+            builder.store(builder.fadd(builder.load(sums), builder.fmul(*factors)), sums)
+        name = f"llvm.vector.reduce.fadd.v{PANEL_ROWS}f32"
+        return call_llvm(builder, name, _FLOAT, ir.Constant(_FLOAT, 0), builder.load(sums))
+
+    return types.float32(a, b), generate
+
+
+def _store_chosen(builder: Any, vector: Any, chosen: Any, start: Any, name: str) -> None:
+    """Store the chosen lanes one after the other, and something in the places of the rest."""
+    function = f"llvm.experimental.vector.compress.v{PANEL_ROWS}{name}"
+    rest = ir.Constant(vector.type, ir.Undefined)
+    packed = call_llvm(builder, function, vector.type, vector, chosen, rest)
+    builder.store(packed, builder.bitcast(start, vector.type.as_pointer()), align=4)
+
+
+def _count(builder: Any, chosen: Any) -> Any:
+    bits = builder.bitcast(chosen, _INT16)
+    return builder.zext(call_llvm(builder, "llvm.ctpop.i16", _INT16, bits), INT64)
+
+
+def _load(builder: Any, start: Any, byte: Any, kind: Any) -> Any:
+    address = builder.bitcast(builder.gep(start, [byte]), kind.as_pointer())
+    return builder.load(address, align=1)
+
+
+def _add_products(builder: Any, sums: Any, row: Any, query: Any) -> Any:
+    """Add the products of four unsigned and four signed bytes to each lane of `sums`."""
+    if "avx512vnni" in _FEATURES:
+        return call_llvm(builder, "llvm.x86.avx512.vpdpbusd.512", _SUMS, sums, row, query)
+    if "avx2" in _FEATURES:
+        halves = [_pairs_of_pairs(builder, row, query, half) for half in (0, 8)]
+        lanes = ir.Constant(_SUMS, list(range(PANEL_ROWS)))
+        return builder.add(sums, builder.shuffle_vector(*halves, lanes))
+    many = ir.VectorType(BYTE, 4 * PANEL_ROWS)
+    wide = ir.VectorType(INT32, 4 * PANEL_ROWS)
+    left = builder.zext(builder.bitcast(row, many), wide)
+    products = builder.mul(left, builder.sext(builder.bitcast(query, many), wide))
+    for byte in range(4):
+        lanes = ir.Constant(_SUMS, [4 * lane + byte for lane in range(PANEL_ROWS)])
+        sums = builder.add(sums, builder.shuffle_vector(products, products, lanes))
+    return sums
+
+
+def _pairs_of_pairs(builder: Any, row: Any, query: Any, half: int) -> Any:
+    """Sums of four products in eight lanes, with AVX2."""
+    eight, sixteen = ir.VectorType(INT32, 8), ir.VectorType(_INT16, 16)
+    bytes32 = ir.VectorType(BYTE, 32)
+    lanes = ir.Constant(eight, list(range(half, half + 8)))
+    left, right = (
+        builder.bitcast(builder.shuffle_vector(side, side, lanes), bytes32) for side in (row, query)
+    )
+    pairs = call_llvm(builder, "llvm.x86.avx2.pmadd.ub.sw", sixteen, left, right)
+    ones = ir.Constant(sixteen, [1] * 16)
+    return call_llvm(builder, "llvm.x86.avx2.pmadd.wd", eight, pairs, ones)

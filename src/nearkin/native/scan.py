@@ -1,0 +1,300 @@
+"""The best rows of some cells for each query, by products of bytes.
+
+Rows of a cell are coded relative to its origin o, in steps of the cell's own. With z = o + r,
+
+    |q − z|² = |q − o|² + |r|² − 2 (q − o)·r        and        −q·z = −q·o − q·r,
+
+of which the first part is computed in float32 once for a query and a cell, the second is kept with
+the row, and the third is a product of bytes. A cell's rows stay in the cache while all queries that
+visit it are compared with them. A row enters a query's buffer if its value is up to the query's
+limit; when the buffer is full, the best are kept and the worst of them is the new limit. No row
+that belongs to the best is ever dropped, so the result depends neither on the order of cells nor on
+the other queries; of equal values the first slot wins.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin.native.byte_products import (
+    MAX_BYTES,
+    PANEL_ROWS,
+    TILE_QUERIES,
+    append_masked,
+    compare_tile,
+    compress,
+    lane_dot,
+)
+from nearkin.native.jit import compiled
+from nearkin.native.threads import in_parallel, in_threads
+from nearkin.native.topk import quickselect
+from nearkin.native.vectors import add_scaled, read_only
+
+Array = NDArray[np.float32]
+
+QUERIES_AT_ONCE = 512  # their buffers fit the cache; enough of them visit a cell
+_MAX_ROW_CODE, _MAX_QUERY_CODE, _ZERO = 63, 127, 64  # a row's bytes are unsigned
+_BINS = 256
+_NO_LIMIT = np.finfo(np.float32).max
+_ROUNDING = np.float32(4e-7)  # of a limit in float32: twice the sum of two roundings
+_LARGEST_BASE = np.float32(1e30)  # of a query; beyond, products with rows may overflow
+# Neither fused nor reassociated: bits do not depend on the processor.
+_jit = compiled(fastmath=False, error_model="numpy")
+
+
+class CodedCells(NamedTuple):
+    """Rows in cells, as bytes; slots of a cell follow each other, in whole panels.
+
+    Attributes
+    ----------
+    panels : see ``byte_products``
+    offsets : what is added to a row's product; infinity in a slot without a row
+    first : the first panel of each cell, and the number of all
+    steps : size of a row's code, of each cell
+    centroids : origins of the cells, padded with zeros to whole groups of `PANEL_ROWS` numbers
+    """
+
+    panels: NDArray[np.uint8]
+    offsets: Array
+    first: NDArray[np.int64]
+    steps: Array
+    centroids: Array
+
+
+def code_cells(
+    rows: Array, cell: NDArray[np.int64], by_products: bool
+) -> tuple[CodedCells, NDArray[np.int32]]:
+    """Code rows relative to the means of their cells; return the row of each slot, too.
+
+    A slot without a row holds -1. Cells without rows are left out. No entry of the rows should be
+    much larger than 1, since their squares must not overflow.
+    """
+    rows = _padded(rows)
+    if not len(cell) == len(rows) > 0 or rows.shape[1] > MAX_BYTES:
+        raise ValueError(f"rows and cell have shapes {rows.shape} and {cell.shape}")
+    cell = np.unique(cell, return_inverse=True)[1]
+    sizes = np.bincount(cell)
+    first = np.concatenate([[0], np.cumsum(-(-sizes // PANEL_ROWS))])
+    order = np.argsort(cell, kind="stable")
+    slots = np.full(first[-1] * PANEL_ROWS, -1, np.int32)
+    shift = first[:-1] * PANEL_ROWS - (np.cumsum(sizes) - sizes)
+    slots[np.arange(len(rows)) + np.repeat(shift, sizes)] = order
+    panels = np.full((first[-1], PANEL_ROWS * rows.shape[1]), _ZERO, np.uint8)
+    offsets, steps = np.full(len(slots), np.inf, np.float32), np.zeros(len(sizes), np.float32)
+    centroids = np.zeros((len(sizes), rows.shape[1]), np.float32)
+    coded = CodedCells(panels, offsets, first, steps, centroids)
+    in_threads(partial(_code, read_only(rows), slots, by_products, coded), len(sizes))
+    return coded, slots
+
+
+def _padded(rows: Array) -> Array:
+    missing = -rows.shape[1] % PANEL_ROWS
+    return np.pad(rows, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(rows)
+
+
+@_jit
+def _code(rows, slots, by_products, coded, lo, hi):  # type: ignore[no-untyped-def]
+    rests = np.empty(rows.shape[1], np.float32)
+    for cell in range(lo, hi):
+        origin = coded.centroids[cell]
+        begin, end = PANEL_ROWS * coded.first[cell], PANEL_ROWS * coded.first[cell + 1]
+        count, largest = 0, np.float32(0)
+        for slot in range(begin, end):
+            if slots[slot] >= 0:
+                add_scaled(origin, np.float32(1), rows[slots[slot]])
+                count += 1
+        for d in range(len(origin)):
+            origin[d] /= count
+        for slot in range(begin, end):
+            if slots[slot] >= 0:
+                row = rows[slots[slot]]
+                for d in range(len(row)):
+                    largest = max(largest, abs(row[d] - origin[d]))
+        step = largest / np.float32(_MAX_ROW_CODE)
+        coded.steps[cell] = step
+        for slot in range(begin, end):
+            if slots[slot] >= 0:
+                row, panel = rows[slots[slot]], coded.panels[slot // PANEL_ROWS]
+                for d in range(len(row)):
+                    rests[d] = row[d] - origin[d]
+                    code = np.rint(rests[d] / step) if step > 0 else np.float32(0)
+                    at = 4 * PANEL_ROWS * (d // 4) + 4 * (slot % PANEL_ROWS) + d % 4
+                    panel[at] = np.uint8(_ZERO + np.int64(code))
+                coded.offsets[slot] = np.float32(0) if by_products else lane_dot(rests, rests)
+
+
+def best_slots(
+    coded: CodedCells, queries: Array, probes: NDArray[np.int64], wanted: int, by_products: bool
+) -> tuple[Array, NDArray[np.int32]]:
+    """The `wanted` best slots of the cells that each query visits, unordered, and their values.
+
+    Values are squared distances, or dot products with the sign changed. A query's row of `probes`
+    lists its cells, each once. Places that stay empty hold infinity and -1.
+    """
+    n, queries = len(queries), _padded(queries)
+    if len(probes) != n or queries.shape[1] != coded.centroids.shape[1] or wanted < 1:
+        raise ValueError(f"{n} queries, probes of shape {probes.shape}, wanted={wanted}")
+    if probes.size and not 0 <= probes.min() <= probes.max() < len(coded.steps):
+        raise ValueError(f"probes holds {probes.min()} to {probes.max()}")
+    values, slots = np.full((n, wanted), np.inf, np.float32), np.full((n, wanted), -1, np.int32)
+    asked = read_only(queries), read_only(np.ascontiguousarray(probes))
+    frozen = CodedCells(*(read_only(array) for array in coded))  # type: ignore[arg-type]
+    scan = partial(_scan, frozen, *asked, by_products, values, slots)
+    in_parallel(scan, [(lo, min(lo + QUERIES_AT_ONCE, n)) for lo in range(0, n, QUERIES_AT_ONCE)])
+    return values, slots
+
+
+@_jit
+def _scan(coded, queries, probes, by_products, out_values, out_slots, lo, hi):  # type: ignore[no-untyped-def]
+    """Fill the lists of the queries ``lo:hi``."""
+    wanted, depth = out_values.shape[1], coded.panels.shape[1] // (4 * PANEL_ROWS)
+    visitors, starts, order = _by_cell(probes, lo, hi, len(coded.steps))
+    capacity = PANEL_ROWS * (2 * wanted // PANEL_ROWS + 3)  # whole vectors are written
+    values = np.empty((hi - lo, capacity), np.float32)
+    slots = np.empty((hi - lo, capacity), np.int32)
+    found, limits = np.zeros(hi - lo, np.int64), np.full(hi - lo, _NO_LIMIT, np.float32)
+    counts, keys = np.empty(_BINS, np.int32), np.empty(capacity, np.uint64)
+    codes, terms = np.zeros((TILE_QUERIES, MAX_BYTES), np.int8), np.empty(MAX_BYTES + 1, np.float32)
+    start = np.zeros(TILE_QUERIES, np.int32)
+    units, bases = np.zeros(TILE_QUERIES, np.float32), np.zeros(TILE_QUERIES, np.float32)
+    most = np.empty(TILE_QUERIES, np.float32)
+    tile = np.empty((TILE_QUERIES, PANEL_ROWS), np.float32)
+    masks = np.empty(TILE_QUERIES, np.uint16)
+    for cell in order:
+        for s in range(starts[cell], starts[cell + 1], TILE_QUERIES):
+            members = visitors[s : min(s + TILE_QUERIES, starts[cell + 1])]
+            most[:] = -np.inf  # for the places without a query
+            for m in range(len(members)):
+                q, origin = queries[lo + members[m]], coded.centroids[cell]
+                step, start[m], bases[m] = _encode(q, origin, by_products, terms, codes[m])
+                units[m] = step * coded.steps[cell] * np.float32(1 if by_products else 2)
+                most[m] = _relative(limits[members[m]], bases[m])
+            for panel in range(coded.first[cell], coded.first[cell + 1]):
+                compare_tile(
+                    coded.panels, panel, codes, depth, start, units, most, coded.offsets, tile,
+                    masks,
+                )  # fmt: skip
+                for m in range(len(members)):
+                    if masks[m] == 0:
+                        continue
+                    i = members[m]
+                    found[i] += append_masked(
+                        tile, m, masks[m], bases[m], panel * PANEL_ROWS, values[i], slots[i],
+                        found[i],
+                    )  # fmt: skip
+                    if found[i] > capacity - PANEL_ROWS:
+                        found[i] = _keep_best(wanted, found[i], values[i], slots[i], counts)
+                        if found[i] > wanted + wanted // 2:  # many nearly equal values
+                            _keep_exactly(wanted, found[i], values[i], slots[i], keys)
+                            found[i] = wanted
+                        _, limits[i] = _extremes(values[i], found[i], counts)
+                        most[m] = _relative(limits[i], bases[m])
+    for i in range(hi - lo):
+        if found[i] > wanted:
+            found[i] = _keep_best(wanted, found[i], values[i], slots[i], counts)
+            _keep_exactly(wanted, found[i], values[i], slots[i], keys)
+        for n in range(min(found[i], wanted)):
+            out_values[lo + i, n], out_slots[lo + i, n] = values[i, n], slots[i, n]
+
+
+@_jit
+def _by_cell(probes, lo, hi, n_cells):  # type: ignore[no-untyped-def]
+    """Queries by the cells they visit, where each cell starts, and the cells, nearest first."""
+    starts, weights = np.zeros(n_cells + 1, np.int64), np.zeros(n_cells, np.int64)
+    for i in range(lo, hi):
+        for rank in range(probes.shape[1]):
+            starts[probes[i, rank] + 1] += 1
+            weights[probes[i, rank]] -= probes.shape[1] - rank
+    for cell in range(n_cells):
+        starts[cell + 1] += starts[cell]
+    visitors, place = np.empty(starts[-1], np.int64), starts[:-1].copy()
+    for i in range(lo, hi):
+        for rank in range(probes.shape[1]):
+            cell = probes[i, rank]
+            visitors[place[cell]] = i - lo
+            place[cell] += 1
+    return visitors, starts, np.argsort(weights)
+
+
+@_jit
+def _encode(query, origin, by_products, terms, codes):  # type: ignore[no-untyped-def]
+    """Code a query as bytes; return the step, the start of its sums, its base."""
+    total = np.int32(0)
+    for d in range(len(query)):
+        terms[d] = query[d] if by_products else query[d] - origin[d]
+    base = -lane_dot(query, origin) if by_products else lane_dot(terms[: len(query)], terms)
+    bits, largest = terms.view(np.int32), np.int32(0)
+    for d in range(len(query)):  # without their sign, floats are ordered as their bits are
+        largest = max(largest, np.int32(bits[d] & np.int32(0x7FFFFFFF)))
+    bits[len(query)] = largest
+    step = terms[len(query)] / np.float32(_MAX_QUERY_CODE)
+    inverse = np.float32(1) / step if step > 0 else np.float32(0)
+    for d in range(len(query)):
+        code = np.int32(np.rint(terms[d] * inverse))
+        codes[d] = code
+        total += code
+    return step, np.int32(-_ZERO * total), base
+
+
+@_jit
+def _relative(limit, base):  # type: ignore[no-untyped-def]
+    """A query's limit for the values of one cell, before its base is added."""
+    if not abs(base) < _LARGEST_BASE:
+        return np.float32(-np.inf)
+    return limit - base + _ROUNDING * (abs(limit) + abs(base)) if limit < _NO_LIMIT else limit
+
+
+@_jit
+def _keep_best(wanted, found, values, slots, counts):  # type: ignore[no-untyped-def]
+    """Move the best, and those of the same bin of a histogram, to the front; return their number.
+
+    Hoare's algorithm would mispredict every other comparison.
+    """
+    low, high = _extremes(values, found, counts)
+    scale = np.float32(len(counts) - 1) / (high - low) if high > low else np.float32(0)
+    counts[:] = 0
+    for n in range(found):
+        counts[np.int64((values[n] - low) * scale)] += 1
+    edge, total = 0, 0
+    while total < wanted:
+        total += counts[edge]
+        edge += 1
+    return compress(values, slots, found, low, scale, np.float32(edge))
+
+
+@_jit
+def _keep_exactly(wanted, found, values, slots, keys):  # type: ignore[no-untyped-def]
+    """Move the best to the front."""
+    bits = values.view(np.uint32)
+    for n in range(found):
+        keys[n] = _key(bits[n], slots[n])
+    last, kept = quickselect(keys[:found], wanted - 1), 0
+    for n in range(found):
+        values[kept], slots[kept] = values[n], slots[n]
+        kept += _key(bits[n], slots[n]) <= last
+
+
+@_jit
+def _extremes(values, found, scratch):  # type: ignore[no-untyped-def]
+    """Smallest and largest value, by integers in the same order, whose comparison vectorises."""
+    bits, mask = values.view(np.int32), np.int32(0x7FFFFFFF)
+    low, high = mask, ~mask
+    for n in range(found):
+        ordered = np.int32(bits[n] ^ (bits[n] >> np.int32(31) & mask))
+        low, high = min(low, ordered), max(high, ordered)
+    scratch[0], scratch[1] = (
+        low ^ (low >> np.int32(31) & mask),
+        high ^ (high >> np.int32(31) & mask),
+    )
+    decoded = scratch.view(np.float32)
+    return decoded[0], decoded[1]
+
+
+@_jit
+def _key(bits, slot):  # type: ignore[no-untyped-def]
+    """An integer that orders pairs of a float, given by its bits, and a slot."""
+    negative = bits >> np.uint32(31) != 0
+    ordered = ~bits if negative else bits | np.uint32(0x80000000)
+    return np.uint64(ordered) << np.uint64(32) | np.uint64(slot)

@@ -1,0 +1,61 @@
+"""Cells reach the recall that is asked for, wherever the rows lie, by distance and dot product."""
+
+import numpy as np
+import pytest
+
+from nearkin.neighbors import NeighborIndex, nearest
+
+rng = np.random.default_rng(0)
+
+
+def descriptors(n=3_000, dims=300):
+    centres = rng.normal(size=(40, dims))
+    noise = rng.normal(size=(n, dims)) * np.arange(1, dims + 1) ** -0.5
+    return centres[rng.integers(0, 40, n)] * 0.3 + noise
+
+
+def towns(n=3_000):
+    """Metres: a country across, and people close together."""
+    return rng.uniform(0, 1e6, (40, 2))[rng.integers(0, 40, n)] + 500 * rng.normal(size=(n, 2))
+
+
+def with_outliers():
+    rows = descriptors()
+    rows[:30] *= 1e6
+    return rows
+
+
+CASES = {
+    "descriptors": descriptors(),
+    "towns": towns(),
+    "outliers": with_outliers(),
+    "far from the origin": rng.normal(size=(3_000, 20)) + 1e4,
+    "tiny": descriptors() * 1e-14,
+    "huge": descriptors() * 1e14,
+    "columns of unequal scale": rng.normal(size=(3_000, 12)) * 10.0 ** np.arange(-3, 3, 0.5),
+    "few distinct rows": np.repeat(rng.normal(size=(100, 8)), 30, axis=0),
+    "lengths that differ": descriptors() * rng.lognormal(0, 1, (3_000, 1)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_recall_by_distance(name):
+    rows = CASES[name].astype(np.float32)
+    found, _ = nearest(rows, 20, index="cells;recall=0.95")
+    true, _ = nearest(rows, 20, index="exact")
+    assert (np.diff(found, axis=1) >= 0).all()
+    assert (found <= true[:, -1:] * (1 + 1e-5)).mean() > 0.92
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("own", [True, False])
+def test_recall_by_dot_product(name, own):
+    rows = CASES[name].astype(np.float32)
+    queries = None if own else rows[::3] + rows[1::3]
+    cells, exact = (
+        NeighborIndex(rows, index, metric="dot").nearest(20, queries)[0]
+        for index in ("cells;recall=0.95", "exact")
+    )
+    assert (np.diff(cells, axis=1) <= 0).all()
+    last = exact[:, -1:] - 1e-5 * np.abs(exact[:, -1:])
+    assert (cells >= last).mean() > (0.92 if own else 0.85)
