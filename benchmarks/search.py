@@ -1,217 +1,272 @@
-"""Search and k-means of nearkin beside those of faiss and scikit-learn, in the same run.
+"""Neighbour lists of all rows: nearkin beside other libraries, at the same recall, in one run.
 
-    python benchmarks/search.py [--data DIR] [--queries 10000] [--repeats 3]
+    python benchmarks/search.py [--data DIR] [--rows 50000] [--k 15 100 500] [--threads 1]
 
-About five minutes on two cores with MNIST (DIR holds ``mnist.npz``), one without. It shows whether
-a library could replace code of ours:
+Made-up rows of 1,000 dimensions and, with --data, MNIST (DIR holds ``mnist.npz``). Every library
+gets the same rows. Those with a dial (probes, the breadth of a graph search) are turned up, on
+`CHECKED` rows, until they reach --recall less .01; exact ones are shown as they are. The time is of
+CPU: building the index, and the lists. A peer's lists are made for --queries of the rows and
+counted as if for all of them, each costing the same; nearkin and pynndescent make all lists. MiB is
+the growth of the process beside the rows, for the lists that were made. On a machine that others
+use, --threads 1 is the fair comparison: OpenMP threads spin while they wait, which counts as CPU
+time.
 
-* exact search: seconds by the clock and of CPU (building the index included), memory beside the
-  rows, recall against float64 distances on 200 queries, and whether one thread gives the same bits
-  as two. The case far from the origin adds 1,000 to every number.
-* k-means of the cells, with the same sample, number of cells and iterations: seconds, inertia, and
-  the share of true neighbours in the nearest cells (probes) of a row.
+Below each table stand nearkin's shares of the machine's limits, measured in the same run: products
+of bytes against register tiles on cached data, and re-ranked rows against the bandwidth of reading
+memory in order: above 100 % where queries share rows in the cache.
 
-Times are the best of --repeats, taken in turns, with --threads threads each. A ratio is that of
-CPU seconds to ours. On a machine that others use, only --threads 1 is a fair comparison: OpenMP
-threads spin while they wait, which counts as CPU time of faiss and scikit-learn.
-
-To add a peer, add a line to `SEARCHES` or `KMEANS`; one that is not installed is left out.
+To add a peer, add a class to `PEERS`; one that is not installed is left out.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nearkin.reproduction.watching import Watch, give_back
-from scipy.spatial.distance import cdist
 
 import machine
 from made_up import World
+from nearkin.app.memory_watch import MemoryWatch, release_memory
 from nearkin.native.threads import limited
 from nearkin.neighbors import nearest
-from nearkin.neighbors.kmeans import ITERATIONS, Partition, kmeans
+from nearkin.neighbors.cells import Cells
+from nearkin.neighbors.lists import row_neighbors
 
-Lists = tuple[np.ndarray, np.ndarray]  # distances, indices
-CHECKED, PROBES = 200, (1, 4, 16)
-
-
-def ours(X: np.ndarray, queries: np.ndarray, k: int) -> Lists:
-    return nearest(X, k, queries=queries, index="exact")
+CHECKED = 500
 
 
-def faiss_flat(X: np.ndarray, queries: np.ndarray, k: int) -> Lists:
-    import faiss
+class FaissFlat:
+    """Exact."""
 
-    index = faiss.IndexFlatL2(X.shape[1])
-    index.add(X)
-    return index.search(queries, k)
+    module, dials = "faiss", (None,)
 
+    def __init__(self, X: np.ndarray, threads: int) -> None:
+        import faiss
 
-def scikit_learn(X: np.ndarray, queries: np.ndarray, k: int) -> Lists:
-    from sklearn.neighbors import NearestNeighbors
+        faiss.omp_set_num_threads(threads)
+        self.index = faiss.index_factory(X.shape[1], self.factory(len(X)))
+        if not self.index.is_trained:
+            self.index.train(X)
+        self.index.add(X)
 
-    return NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X).kneighbors(queries)
+    def factory(self, n: int) -> str:
+        return "Flat"
 
-
-def our_kmeans(rows: np.ndarray, n: int) -> np.ndarray:
-    return kmeans(rows, n, np.random.default_rng(0))
-
-
-def faiss_kmeans(rows: np.ndarray, n: int) -> np.ndarray:
-    import faiss
-
-    model = faiss.Kmeans(
-        rows.shape[1], n, niter=ITERATIONS, seed=0,
-        min_points_per_centroid=1, max_points_per_centroid=len(rows),
-    )  # fmt: skip
-    model.train(rows)
-    return model.centroids
+    def lists(self, queries: np.ndarray, k: int, dial: Any) -> np.ndarray:
+        return self.index.search(queries, k)[1]
 
 
-SEARCHES: dict[str, tuple[str, Callable[..., Lists]]] = {
-    "nearkin exact": ("nearkin", ours),
-    "faiss IndexFlatL2": ("faiss", faiss_flat),
-    "scikit-learn brute (ArgKmin)": ("sklearn", scikit_learn),
-}
-KMEANS: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
-    "nearkin k-means": ("nearkin", our_kmeans),
-    "faiss.Kmeans": ("faiss", faiss_kmeans),
-}
+class FaissIVF(FaissFlat):
+    """An inverted file of four times the root of n cells."""
+
+    dials = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+
+    def factory(self, n: int) -> str:
+        return f"IVF{int(4 * n**0.5)},Flat"
+
+    def lists(self, queries: np.ndarray, k: int, dial: Any) -> np.ndarray:
+        self.index.nprobe = dial
+        return super().lists(queries, k, dial)
 
 
-@dataclass
-class Run:
-    """What the best of some runs took, and the result of the last."""
+class FaissSQ8(FaissIVF):
+    """The same, of bytes."""
 
-    wall: float = np.inf
-    cpu: float = np.inf
-    mebibytes: float = 0.0
-    result: Any = None
-
-    def again(self, work: Callable[[], Any]) -> None:
-        """Measure another run."""
-        self.result = None
-        give_back()
-        clock, cpu = time.perf_counter(), time.process_time()
-        with Watch() as memory:
-            self.result = work()
-        self.wall = min(self.wall, time.perf_counter() - clock)
-        self.cpu = min(self.cpu, time.process_time() - cpu)
-        self.mebibytes = max(self.mebibytes, (memory.growth or 0) / 2**20)
+    def factory(self, n: int) -> str:
+        return f"IVF{int(4 * n**0.5)},SQ8"
 
 
-def in_turns(methods: dict[str, Any], repeats: int, threads: int, *given: Any) -> dict[str, Run]:
-    """Run every installed method on the same input, one after the other, `repeats` times."""
-    runs = {}
-    for name, (module, _) in methods.items():
-        if find_spec(module) is None:
-            print(f"{name}: {module} is not installed")
-        else:
-            runs[name] = Run()
-    with limited(threads):
-        for _ in range(repeats):
-            for name, run in runs.items():
-                run.again(lambda name=name: methods[name][1](*given))
-    return runs
+class FaissHNSW(FaissFlat):
+    """A graph."""
+
+    dials = (16, 32, 64, 128, 256, 512, 1_024, 2_048)
+
+    def factory(self, n: int) -> str:
+        return "HNSW32"
+
+    def lists(self, queries: np.ndarray, k: int, dial: Any) -> np.ndarray:
+        self.index.hnsw.efSearch = max(k, dial)
+        return super().lists(queries, k, dial)
 
 
-def recall(true: np.ndarray, indices: np.ndarray) -> float:
-    """Share of the found rows that are no farther than the true k-th; ties count as found."""
-    kth = np.partition(true, indices.shape[1] - 1, axis=1)[:, indices.shape[1] - 1]
-    return float((np.take_along_axis(true, indices, axis=1) <= kth[:, None]).mean())
+class Hnswlib:
+    """A graph."""
+
+    module, dials = "hnswlib", FaissHNSW.dials
+
+    def __init__(self, X: np.ndarray, threads: int) -> None:
+        import hnswlib
+
+        self.index = hnswlib.Index("l2", X.shape[1])
+        self.index.init_index(len(X), ef_construction=100, M=16)
+        self.index.set_num_threads(threads)
+        self.index.add_items(X)
+
+    def lists(self, queries: np.ndarray, k: int, dial: Any) -> np.ndarray:
+        self.index.set_ef(max(k, dial))
+        return self.index.knn_query(queries, k)[0].astype(np.int64)
 
 
-def same_bits(result: Any, other: Any) -> str:
-    pairs = zip(result, other) if isinstance(result, tuple) else [(result, other)]
-    return "yes" if all(np.array_equal(a, b) for a, b in pairs) else "no"
+class Usearch:
+    """A graph."""
+
+    module, dials = "usearch", FaissHNSW.dials
+
+    def __init__(self, X: np.ndarray, threads: int) -> None:
+        from usearch.index import Index
+
+        self.index, self.threads = Index(ndim=X.shape[1], metric="l2sq", dtype="f32"), threads
+        self.index.add(np.arange(len(X)), X, threads=threads)
+
+    def lists(self, queries: np.ndarray, k: int, dial: Any) -> np.ndarray:
+        self.index.expansion_search = max(k, dial)
+        return np.asarray(self.index.search(queries, k, threads=self.threads).keys, np.int64)
 
 
-def search_tables(name: str, X: np.ndarray, given: argparse.Namespace) -> None:
-    queries = np.ascontiguousarray(X[:: max(1, len(X) // given.queries)][: given.queries])
-    some = np.linspace(0, len(queries) - 1, CHECKED).astype(int)
-    true = cdist(queries[some].astype(float), X.astype(float), "sqeuclidean")
-    for k in (15, 100):
-        print(f"\n{name}, {len(X):,} × {X.shape[1]}, {len(queries):,} queries, k={k}\n")
-        search_table(X, queries, k, lambda found: recall(true, found[some]), given)
+class ScikitLearn:
+    """Exact."""
+
+    module, dials = "sklearn", (None,)
+
+    def __init__(self, X: np.ndarray, threads: int) -> None:
+        from sklearn.neighbors import NearestNeighbors
+
+        self.model = NearestNeighbors(algorithm="brute").fit(X)
+
+    def lists(self, queries: np.ndarray, k: int, dial: Any) -> np.ndarray:
+        return self.model.kneighbors(queries, k, return_distance=False)
 
 
-def search_table(
-    X: np.ndarray,
-    queries: np.ndarray,
-    k: int,
-    judge: Callable[[np.ndarray], float],
+PEERS: dict[str, type] = {
+    "faiss Flat": FaissFlat, "faiss IVF, Flat": FaissIVF, "faiss IVF, SQ8": FaissSQ8,
+    "faiss HNSW32": FaissHNSW, "hnswlib": Hnswlib, "usearch": Usearch,
+    "scikit-learn brute": ScikitLearn,
+}  # fmt: skip
+
+
+def pynndescent(X: np.ndarray, k: int, threads: int) -> np.ndarray:
+    from pynndescent import NNDescent
+
+    return NNDescent(X, n_neighbors=k + 1, random_state=0, n_jobs=threads).neighbor_graph[0]
+
+
+def nearkin(X: np.ndarray, k: int, recall: float) -> np.ndarray:
+    return nearest(X, k, index=f"cells;recall={recall}")[1]
+
+
+class Judge:
+    """Recall of lists of the checked rows."""
+
+    def __init__(self, X: np.ndarray, k: int) -> None:
+        self.at = np.sort(np.random.default_rng(1).permutation(len(X))[:CHECKED])
+        self.true = nearest(X, k + 1, queries=X[self.at], index="exact")[1]
+
+    def recall(self, lists: np.ndarray) -> float:
+        """Of lists with or without the rows themselves."""
+        hits = [len(np.intersect1d(a[a != i], b)) for i, a, b in zip(self.at, lists, self.true)]
+        return float(np.sum(hits) / (len(hits) * (self.true.shape[1] - 1)))
+
+
+def measured(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Result, CPU seconds, MiB."""
+    release_memory()
+    began = time.process_time()
+    with MemoryWatch() as memory:
+        result = work()
+    return result, time.process_time() - began, (memory.growth or 0) / 2**20
+
+
+def row(name: str, setting: str, cpu: float, base: float, mebibytes: float, recall: float) -> None:
+    print(f"| {name} | {setting} | {cpu:.1f} | {cpu / base:.1f} | {mebibytes:.0f} | {recall:.3f} |",
+          flush=True)  # fmt: skip
+
+
+def peer_row(
+    name: str, built: tuple[Any, float, float], X: np.ndarray, k: int, judge: Judge, base: float,
     given: argparse.Namespace,
-) -> None:
-    runs = in_turns(SEARCHES, given.repeats, given.threads, X, queries, k)
-    few = in_turns(SEARCHES, 1, 1, X, queries[:2_000], k)
-    two = in_turns(SEARCHES, 1, 2, X, queries[:2_000], k)
-    base = runs["nearkin exact"].cpu
-    print("| method | s | CPU s | ratio | MiB | recall | same bits for 1 and 2 threads |")
-    print("|---|--:|--:|--:|--:|--:|---|")
-    for method, run in runs.items():
-        same = same_bits(few[method].result, two[method].result)
-        print(f"| {method} | {run.wall:.2f} | {run.cpu:.2f} | {run.cpu / base:.2f} | "
-              f"{run.mebibytes:.0f} | {judge(run.result[1]):.5f} | {same} |",
-              flush=True)  # fmt: skip
+) -> None:  # fmt: skip
+    """Turn the dial up to the recall, and time the lists."""
+    index, building, size = built
+    checked = np.ascontiguousarray(X[judge.at])
+    for dial in index.dials:
+        recall = judge.recall(index.lists(checked, k + 1, dial))
+        if recall >= given.recall - 0.01:
+            break
+    some = np.ascontiguousarray(X[: given.queries])
+    _, seconds, more = measured(lambda: index.lists(some, k + 1, dial))
+    setting = "exact" if dial is None else str(dial)
+    row(name, setting, building + seconds * len(X) / len(some), base, size + more, recall)
 
 
-def coverage(rows: np.ndarray, centroids: np.ndarray, near: np.ndarray, at: np.ndarray) -> list:
-    """Share of the true neighbours in the nearest cells of each row `at`, per number of probes."""
-    cell = nearest(centroids, 1, queries=rows)[1].ravel()
-    order = nearest(centroids, max(PROBES), queries=centroids)[1]
-    return [
-        float(np.mean([np.isin(cell[n], order[cell[i], :p]).mean() for i, n in zip(at, near)]))
-        for p in PROBES
-    ]
+def table(name: str, X: np.ndarray, built: dict[str, Any], k: int, given: Any) -> None:
+    print(f"\n{name}, {len(X):,} × {X.shape[1]}, k={k}, {given.threads} threads\n")
+    print("| method | dial | CPU s | ratio | MiB | recall |\n|---|--:|--:|--:|--:|--:|")
+    judge = Judge(X, k)
+    lists, base, size = measured(lambda: nearkin(X, k, given.recall))
+    row("nearkin cells", f"{given.recall}", base, base, size, judge.recall(lists[judge.at]))
+    if find_spec("pynndescent") and k <= given.descent:
+        lists, cpu, size = measured(lambda: pynndescent(X, k, given.threads))
+        row("pynndescent", "all lists", cpu, base, size, judge.recall(lists[judge.at]))
+    for peer, index in built.items():
+        peer_row(peer, index, X, k, judge, base, given)
+    limits(X, k, given.recall)
 
 
-def kmeans_table(name: str, X: np.ndarray, given: argparse.Namespace) -> None:
-    partition = Partition(X)
-    rows, n = partition.reduce(X), len(partition.centroids)
-    at = np.linspace(0, len(X) - 1, CHECKED).astype(int)
-    near = nearest(X, 16, queries=X[at])[1][:, 1:]
-    runs = in_turns(KMEANS, given.repeats, given.threads, rows, n)
-    other = in_turns(KMEANS, 1, 2 if given.threads == 1 else 1, rows, n)
-    base = runs["nearkin k-means"].cpu
-    print(f"\n{name}, {len(X):,} rows in {rows.shape[1]} dimensions, {n} cells, {ITERATIONS} "
-          "iterations\n")  # fmt: skip
-    probes = " | ".join(f"{p} probes" for p in PROBES)
-    print(f"| method | s | CPU s | ratio | inertia | {probes} | same bits for 1 and 2 threads |")
-    print("|---|--:|--:|--:|--:|" + "--:|" * len(PROBES) + "---|")
-    for method, run in runs.items():
-        distances = nearest(run.result, 1, queries=rows)[0].astype(float)
-        shares = " | ".join(f"{share:.3f}" for share in coverage(rows, run.result, near, at))
-        print(f"| {method} | {run.wall:.2f} | {run.cpu:.2f} | {run.cpu / base:.2f} | "
-              f"{np.square(distances).mean():.5g} | {shares} | "
-              f"{same_bits(run.result, other[method].result)} |", flush=True)  # fmt: skip
+def limits(X: np.ndarray, k: int, recall: float) -> None:
+    """Print the shares of the limits: one thread."""
+    with limited(1):
+        index = Cells(X, f"cells;recall={recall}")
+        index.prepare(k)
+        at = index.order[: len(X) // 10]
+        queries = np.ascontiguousarray(X[at])
+        _, finding, _ = measured(lambda: index.search(queries, k + 1))
+        _, listing, _ = measured(lambda: row_neighbors(index, X, at, k))
+        reduced = index._reduce(queries)
+        visited = index._sizes[index._nearest_cells(reduced, int(index.tuned[1]))].sum()
+        products = visited * reduced.shape[1]
+        share = products / machine.byte_product_peak() / finding
+        read = len(at) * int(index.tuned[2]) * 4 * X.shape[1]
+        bandwidth = read / machine.copy_bandwidth() / max(listing - finding, 1e-9)
+    print(f"\nplan: {index.tuned[1]} of {len(index._coded.steps)} cells, {index.tuned[2]} "
+          f"candidates; products of bytes at {share:.0%} of their peak, re-ranking at "
+          f"{bandwidth:.0%} of the bandwidth of memory", flush=True)  # fmt: skip
 
 
-def cases(data: Path | None) -> Iterator[tuple[str, np.ndarray]]:
-    made_up, _ = World(256, 200).sample(20_000)
-    yield "made-up rows", made_up
-    yield "the same, far from the origin", made_up + np.float32(1_000)
-    if data:
-        with np.load(data / "mnist.npz") as file:
+def cases(given: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
+    if given.rows:
+        yield "made-up rows", World(1_000, 1_000).sample(given.rows)[0]
+    if given.data:
+        with np.load(given.data / "mnist.npz") as file:
             yield "MNIST", file["x_train"].reshape(60_000, 784).astype(np.float32) / 255
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with mnist.npz")
-    parser.add_argument("--queries", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=50_000, help="made-up rows; 0: none")
+    parser.add_argument("--k", type=int, nargs="+", default=[15, 100, 500])
+    parser.add_argument("--recall", type=float, default=0.95)
+    parser.add_argument("--queries", type=int, default=5_000, help="lists that a peer makes")
+    parser.add_argument("--descent", type=int, default=100, help="largest k for pynndescent")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", nargs="*", help="peers; all without it")
     given = parser.parse_args()
     print(machine.facts())
-    for name, X in cases(given.data):
-        nearest(X[:500], 5)  # compile
-        search_tables(name, X, given)
-        kmeans_table(name, X, given)
+    for name, X in cases(given):
+        with limited(given.threads):
+            nearest(X[:2_000], 5, index="cells")  # compile
+            names = [peer for peer in PEERS if given.only is None or peer in given.only]
+            built = {
+                peer: measured(partial(PEERS[peer], X, given.threads))
+                for peer in names
+                if find_spec(PEERS[peer].module)
+            }
+            for k in given.k:
+                table(name, X, built, k, given)
 
 
 if __name__ == "__main__":

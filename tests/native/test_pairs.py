@@ -36,3 +36,14 @@ def test_no_pair_beyond_the_arrays(width, indices):
     Q, Z = np.ones((1, 3), np.float32), np.ones((4, width), np.float32)
     with pytest.raises(ValueError, match="indices"):
         pair_scores(Q, Z, np.array(indices, np.int32))
+
+
+@pytest.mark.parametrize("n_rows", [30, 100_000])  # rows that queries share, and not
+def test_many_lists(n_rows):
+    rng = np.random.default_rng(0)
+    Q, Z = (rng.normal(size=(n, 3)).astype(np.float32) for n in (1_500, n_rows))
+    near = rng.integers(-1, n_rows, (1_500, 7)).astype(np.int32)
+    expected = np.where(near < 0, -np.inf, np.einsum("nd,nkd->nk", Q, Z[near]))
+    np.testing.assert_allclose(pair_scores(Q, Z, near), expected, atol=1e-5)
+    expected = np.where(near < 0, np.inf, np.square(Q[:, None] - Z[near]).sum(axis=2))
+    np.testing.assert_allclose(pair_squared_distances(Q, Z, near), expected, rtol=1e-5)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from nearkin.native.threads import in_threads
 from nearkin.native.vectors import dot, jit, read_only, squared_distance
 
-_QUERIES_AT_ONCE = 512  # that share rows; their own stay in the cache
+_QUERIES_AT_ONCE = 256  # that share rows; their own stay in the cache
 _ROWS_A_PAIR = 8  # with more, rows are not shared, and sorting by row does not pay
 
 
@@ -69,9 +69,9 @@ def _pair_values(products, Q, Z, indices, out, lo, hi):  # type: ignore[no-untyp
                 for n in range(width):
                     out[i, n] = _pair_value(products, Q[i], Z, indices[i, n])
         else:
-            pairs = _by_row(indices[first:last], len(Z))
-            for m in range(len(pairs)):
-                i, n = first + pairs[m] // width, pairs[m] % width
+            queries, places = _by_row(indices[first:last], len(Z))
+            for m in range(len(places)):
+                i, n = first + queries[m], places[m]
                 out[i, n] = _pair_value(products, Q[i], Z, indices[i, n])
 
 
@@ -84,7 +84,7 @@ def _pair_value(products, q, Z, j):  # type: ignore[no-untyped-def]
 
 @jit
 def _by_row(indices, n_rows):  # type: ignore[no-untyped-def]
-    """Places in `indices`, flattened, in the order of the rows that they hold."""
+    """Lists and places in them, in the order of the rows that they hold."""
     width = indices.shape[1]
     ends = np.zeros(n_rows + 2, np.int64)
     for i in range(len(indices)):
@@ -92,10 +92,10 @@ def _by_row(indices, n_rows):  # type: ignore[no-untyped-def]
             ends[indices[i, n] + 2] += 1  # -1 comes first
     for j in range(n_rows + 1):
         ends[j + 1] += ends[j]
-    places = np.empty(indices.size, np.int64)
+    queries, places = np.empty(indices.size, np.int32), np.empty(indices.size, np.int32)
     for i in range(len(indices)):
         for n in range(width):
             j = indices[i, n] + 1
-            places[ends[j]] = i * width + n
+            queries[ends[j]], places[ends[j]] = i, n
             ends[j] += 1
-    return places
+    return queries, places

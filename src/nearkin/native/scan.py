@@ -126,7 +126,7 @@ def _code(rows, slots, by_products, coded, lo, hi):  # type: ignore[no-untyped-d
 
 
 def best_slots(
-    coded: CodedCells, queries: Array, probes: NDArray[np.int64], wanted: int, by_products: bool
+    coded: CodedCells, queries: Array, probes: NDArray[np.int32], wanted: int, by_products: bool
 ) -> tuple[Array, NDArray[np.int32]]:
     """The `wanted` best slots of the cells that each query visits, unordered, and their values.
 
@@ -139,7 +139,7 @@ def best_slots(
     if probes.size and not 0 <= probes.min() <= probes.max() < len(coded.steps):
         raise ValueError(f"probes holds {probes.min()} to {probes.max()}")
     values, slots = np.full((n, wanted), np.inf, np.float32), np.full((n, wanted), -1, np.int32)
-    asked = read_only(queries), read_only(np.ascontiguousarray(probes))
+    asked = read_only(queries), read_only(np.ascontiguousarray(probes, np.int32))
     frozen = CodedCells(*(read_only(array) for array in coded))  # type: ignore[arg-type]
     scan = partial(_scan, frozen, *asked, by_products, values, slots)
     in_parallel(scan, [(lo, min(lo + QUERIES_AT_ONCE, n)) for lo in range(0, n, QUERIES_AT_ONCE)])

@@ -31,6 +31,33 @@ def smallest(
     return values, columns
 
 
+def smallest_pairs(
+    values: NDArray[np.float32], numbers: NDArray[np.int32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """The `k` smallest pairs of a value and its number in each row, ascending.
+
+    Made for short rows: pairs are sorted as integers, several times as fast as by `argsort`.
+    """
+    best, chosen = np.empty((len(values), k), np.float32), np.empty((len(values), k), np.int32)
+
+    def fill(lo: int, hi: int) -> None:
+        pairs = _ordered(values[lo:hi].view(np.int32)).astype(np.int64) << 32
+        pairs |= numbers[lo:hi].view(np.uint32)
+        if 2 * k < pairs.shape[1]:
+            pairs = np.partition(pairs, k - 1, axis=1)[:, :k]
+        pairs = np.sort(pairs, axis=1)[:, :k]
+        chosen[lo:hi] = pairs.astype(np.int32)  # the lower half
+        best[lo:hi] = _ordered((pairs >> 32).astype(np.int32)).view(np.float32)
+
+    in_threads(fill, len(values))
+    return best, chosen
+
+
+def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Integers in the order of the floats with these bits, and back."""
+    return bits ^ (bits >> 31 & 0x7FFFFFFF)
+
+
 def nearest_within(
     D: NDArray[np.float32],
     offsets: NDArray[np.float32],

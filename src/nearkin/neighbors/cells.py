@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from nearkin.io import safetensors
 from nearkin.native.byte_products import PANEL_ROWS
 from nearkin.native.scan import CodedCells, best_slots, code_cells
+from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Index, Metric, blocks
-from nearkin.neighbors.exact import Exact, topk_by_products
+from nearkin.neighbors.exact import Exact, products_of
 from nearkin.neighbors.kmeans import Partition
 
 RECALL = 0.95
@@ -70,6 +71,7 @@ class Cells(Index):
         self.rows_of, self.order = rows_of, rows_of[rows_of >= 0].astype(np.int64)
         filled = np.concatenate([[0], np.cumsum(rows_of >= 0)])
         self._sizes = np.diff(filled[PANEL_ROWS * coded.first])
+        self._held = np.cumsum(np.sort(self._sizes))  # rows that so many cells hold at least
 
     @classmethod
     def check(cls, description: str) -> None:
@@ -100,7 +102,7 @@ class Cells(Index):
         return min(plans)[1:]
 
     def _ranks_of_cells(
-        self, cells: NDArray[np.int64], rows: NDArray[np.int64]
+        self, cells: NDArray[np.int32], rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Ranks, among the cells in the order of each query, of the cells that hold its rows."""
         cell_of = np.empty(len(self.rows), np.int64)
@@ -108,7 +110,7 @@ class Cells(Index):
         return np.take_along_axis(np.argsort(cells, axis=1), cell_of[rows], axis=1)
 
     def _candidates(
-        self, k: int, true: NDArray[np.int64], reduced: Array, probes: NDArray[np.int64]
+        self, k: int, true: NDArray[np.int64], reduced: Array, probes: NDArray[np.int32]
     ) -> int:
         """Return how many candidates hold the share of true neighbours that is asked for."""
         n = len(self.rows)
@@ -126,7 +128,7 @@ class Cells(Index):
     def search(self, queries: Array, k: int) -> NDArray[np.int32]:
         """Return candidates for the `k` nearest rows of each query."""
         reduced = self._reduce(queries)
-        fewest = int(np.searchsorted(np.cumsum(np.sort(self._sizes)), k)) + 1  # that hold k rows
+        fewest = int(np.searchsorted(self._held, k)) + 1
         probes = self._nearest_cells(reduced, max(int(self.tuned[1]), fewest))
         wanted = min(max(k, int(self.tuned[2])), len(self.rows))
         _, slots = best_slots(self._coded, reduced, probes, wanted, self.metric == "dot")
@@ -137,9 +139,17 @@ class Cells(Index):
             return self._partition.reduce(queries)
         return self._partition.project(queries)
 
-    def _nearest_cells(self, reduced: Array, n: int) -> NDArray[np.int64]:
+    def _nearest_cells(self, reduced: Array, n: int) -> NDArray[np.int32]:
+        """The `n` nearest cells of each query, nearest first."""
         centroids = self._coded.centroids[:, : reduced.shape[1]]
-        return topk_by_products(reduced, centroids, min(n, len(centroids)), self.metric)[1]
+        near = np.empty((len(reduced), min(n, len(centroids))), np.int32)
+        numbers = np.arange(len(centroids), dtype=np.int32)
+        for part, products, offsets in products_of(reduced, centroids, self.metric):
+            products += offsets
+            _, near[part] = smallest_pairs(
+                products, np.broadcast_to(numbers, products.shape), near.shape[1]
+            )
+        return near
 
     def save(self, path: Path) -> None:
         """Write the cells."""

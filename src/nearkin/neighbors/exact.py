@@ -97,7 +97,7 @@ class Exact(Index):
             limits = limits - _squares(centred)
         for first, block in self._blocks():
             rows = self.rows[first : first + len(block)]
-            for part, products, offsets in _products(centred, block, self.metric):
+            for part, products, offsets in products_of(centred, block, self.metric):
                 nearest_within(
                     products, offsets, limits[part], queries[part], rows, first,
                     places[part], values[part], self.metric == "dot",
@@ -144,14 +144,16 @@ def topk_by_products(
 ) -> tuple[Array, NDArray[np.int64]]:
     """Return values and numbers of the `k` nearest rows of each query, nearest first."""
     found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    for part, products, offsets in _products(queries, rows, metric):
+    for part, products, offsets in products_of(queries, rows, metric):
         found[0][part], found[1][part] = smallest(products, offsets, k)
     if metric == "euclidean":
         found[0][:] += _squares(queries)[:, None]
     return found
 
 
-def _products(queries: Array, rows: Array, metric: Metric) -> Iterator[tuple[slice, Array, Array]]:
+def products_of(
+    queries: Array, rows: Array, metric: Metric
+) -> Iterator[tuple[slice, Array, Array]]:
     """Yield −2 times the products of some queries with all rows, and the rows' squares.
 
     For dot products, −1 times the products, and zeros.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native.pairs import pair_scores, pair_squared_distances
-from nearkin.native.threads import in_threads
+from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Index
 
 Neighbors = tuple[NDArray[np.float32], NDArray[np.int32]]  # distances or dot products, indices
@@ -49,28 +49,13 @@ def _candidates(index: Index, queries: Array, k: int, n: int) -> NDArray[np.inte
 def _rerank(
     index: Index, rows: Array, queries: Array, near: NDArray[np.integer], k: int
 ) -> Neighbors:
-    """Keep the `k` nearest candidates by the true values of the metric; of equal ones, the first.
-
-    Pairs of a value and an index are sorted as integers, several times as fast as by `argsort`.
-    """
+    """Keep the `k` nearest candidates by the metric's true values; of equal ones, the first."""
     found, by_products = near.astype(np.int32), getattr(index, "metric", None) == "dot"
     values = (pair_scores if by_products else pair_squared_distances)(queries, rows, found)
     if by_products:
         np.negative(values, out=values)
-    indices = np.empty((len(queries), k), np.int32)
-    distances = np.empty((len(queries), k), np.float32)
-
-    def sort(lo: int, hi: int) -> None:
-        bits = values[lo:hi].view(np.int32)
-        ordered = (bits ^ (bits >> 31 & 0x7FFFFFFF)).astype(np.int64)  # as the floats are
-        best = np.sort(ordered << 32 | found[lo:hi].view(np.uint32), axis=1)[:, :k]
-        indices[lo:hi] = best.astype(np.int32)  # the lower half
-        bits = (best >> 32).astype(np.int32)
-        kept = (bits ^ (bits >> 31 & 0x7FFFFFFF)).view(np.float32)
-        distances[lo:hi] = -kept if by_products else np.sqrt(kept)
-
-    in_threads(sort, len(queries))
-    return distances, indices
+    best, indices = smallest_pairs(values, found, k)
+    return -best if by_products else np.sqrt(best), indices
 
 
 def _without_self(near: NDArray[np.integer], own: NDArray[np.int64]) -> NDArray[np.integer]:
