@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from nearkin.learning.pair_trainer import impostors, search
 from nearkin.learning.pairs import Judgements, Visits, stacked
+from nearkin.neighbors.search import NeighborIndex
 
 Array = NDArray[np.float32]
 
@@ -26,12 +27,13 @@ class EnsembleRounds:
         self.visits = Visits.of(self.judged)
         self.rows = stacked(self.queries[self.visits.query], self.documents)
         self.learned: Array = np.eye(self.rows.shape[1], dtype=np.float32)
-        self.index, self.rounds = self.ensemble.index, 0
+        self.database = NeighborIndex(self.documents, self.ensemble.index, metric="dot")
+        self.rounds = 0
 
     def round(self) -> None:
         """Learn every member again; `members_` and the rest are those of the last round."""
         k = min(self.ensemble.n_neighbors, len(self.documents))
-        near = search(self.queries, self.documents, self.learned, k, self.index)
+        near = search(self.database, self.queries, self.learned, k)
         others = impostors(near, len(self.documents), [self.seed, self.rounds])
         hoods = self.visits.neighborhoods(others, len(self.documents))
         labels = np.arange(len(self.rows)) % 2  # the graph alone says what is of a kind

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nearkin.learning.pair_trainer import search
 from nearkin.learning.pairs import Judgements
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
+from nearkin.neighbors.search import NeighborIndex
 
 Array = NDArray[np.float32]
 
@@ -36,8 +37,7 @@ class Rounds(Protocol):
     """What learns from judgements round by round."""
 
     queries: Array
-    documents: Array
-    index: str
+    database: NeighborIndex
 
     @property
     def learned(self) -> Array:
@@ -127,7 +127,7 @@ def held_out(
 def _ndcg(trainer: Rounds, held: NDArray[np.bool_], judged: Judgements) -> Array:
     """Of each held-out query that has a relevant document, over all documents."""
     rows = np.flatnonzero(held)
-    found = search(trainer.queries[rows], trainer.documents, trainer.learned, RANKS, trainer.index)
+    found = search(trainer.database, trainer.queries[rows], trainer.learned, RANKS)
     table = np.stack([np.searchsorted(rows, judged.query), judged.document, judged.grade], axis=1)
     relevance = judged_relevance(found, table)
     values = ndcg_at_k(relevance.relevant, relevance.ideal, found.shape[1], per_query=True)

@@ -43,6 +43,7 @@ class PairTrainer:
         self.matrix[: self.start.shape[0], : self.start.shape[1]] = self.start
         self.mean, self.rounds = IterateMean(), 0
         self.near: NDArray[np.int32] | None = None
+        self.database = NeighborIndex(self.documents, self.index, metric="dot")
 
     @property
     def learned(self) -> Array:
@@ -69,9 +70,7 @@ class PairTrainer:
         # The first search is under the start, the second under what was learned from it.
         cost = float(m) * n * self.documents.shape[1]
         if self.near is None or self.rounds == 1 or self.rounds * cost <= SEARCH_COST:
-            self.near = search(
-                self.queries, self.documents, self.learned, self.n_neighbors, self.index
-            )
+            self.near = search(self.database, self.queries, self.learned, self.n_neighbors)
         return impostors(self.near, n, [self.settings.seed, self.rounds])
 
 
@@ -81,11 +80,8 @@ def impostors(near: NDArray[np.int32], n: int, seed: list[int]) -> NDArray[np.in
     return np.concatenate([near, drawn], axis=1)
 
 
-def search(
-    queries: Array, documents: Array, matrix: Array, k: int, index: str
-) -> NDArray[np.int32]:
-    """The `k` documents most similar to each query, best first."""
+def search(database: NeighborIndex, queries: Array, matrix: Array, k: int) -> NDArray[np.int32]:
+    """The `k` documents most similar to each query under M, best first."""
     asked = np.empty((len(queries), matrix.shape[1]), np.float32)
     multiply_into(asked, np.ascontiguousarray(queries), matrix)
-    found = NeighborIndex(documents, "exact" if index == "auto" else index, metric="dot")
-    return found.nearest(min(k, len(documents)), asked)[1]
+    return database.nearest(min(k, len(database.rows)), asked)[1]
