@@ -73,6 +73,7 @@ def formulas(X, y, Q):
         "rows before learning, mean of 3": -largest(queries @ rows.T)[:, :3].mean(axis=1),
         "over that of the neighbours": -scores[:, :5].mean(axis=1)
         / own[:, :5].mean(axis=1)[near].mean(axis=1),
+        "raw cosine, nearest row": 1 - (unit(Q) @ unit(X).T).max(axis=1),
         "class mean": -to_means,
         "class mean, cosine": -to_means / length,
         "1 - largest share": 1 - model.predict_proba(Q).max(axis=1),

@@ -28,8 +28,8 @@ def novelty(scores: Array, lengths: Array) -> Array:
 
     Examples
     --------
-    >>> novelty(np.float32([[0.9, 0.7, 0.2, 0.8]]), np.ones((1, 4), np.float32)).round(6).tolist()
-    [0.2]
+    >>> novelty(np.float32([[0.9, 0.7, 0.2, 0.8]]), np.ones((1, 4), np.float32)).round(3)
+    array([0.2], dtype=float32)
     """
     order = _most_similar(scores)
     best, lengths = (np.take_along_axis(a, order, axis=1) for a in (scores, lengths))
