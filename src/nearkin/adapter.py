@@ -3,7 +3,7 @@
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.retrieval import RetrievalTask, exact_index, means
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_numbers, as_rows, check_fitted_array
-from nearkin.validation.parameters import Table, check_parameters, checked
+from nearkin.validation.parameters import checked, require
 
 Array = NDArray[np.float32]
 Metric = Literal["dot", "cosine", "l2"]
@@ -54,8 +54,6 @@ class Adapter:
     True
     """
 
-    PARAMETERS: ClassVar[Table] = {"metric": expect.choice(*METRICS)}
-
     def __init__(
         self,
         matrix: ArrayLike,
@@ -70,11 +68,11 @@ class Adapter:
         self.center = as_numbers(center, "center")
         self.metric = metric
         self.card = {} if card is None else card
-        check_parameters(self)
         self._check_fitted()
 
     def _check_fitted(self) -> None:
         """Refuse parts, perhaps of a file, that do not fit together."""
+        require("metric", self.metric, expect.choice(*METRICS))
         check_fitted_array("matrix", self.matrix, (None, None))
         for name in ("offset", "center"):
             check_fitted_array(name, getattr(self, name), (self.matrix.shape[1],))

@@ -234,7 +234,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         held-out queries, `matrix_` is the identity and there are no members.
         """
         self._check_parameters()
-        rows = validate_data(self, queries, dtype=np.float32, order="C")
+        rows = as_rows(queries, "queries")
+        validate_data(self, queries, skip_check_array=True)  # for its names of columns
         stored = as_rows(documents, "documents", rows.shape[1])
         judged = Judgements.of(relevant, len(rows), len(stored))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

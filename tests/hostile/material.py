@@ -100,6 +100,7 @@ SPECIAL = {
         "documents": np.arange(60),
     },
     "SLNE.fit_pairs": {"relevant": judged()},
+    "SLDE.fit_pairs": {"relevant": judged()},
     "judged_relevance": {"ranked": lists()[:15]},
     "label_relevance": {"ranked": lists()[:15]},
     "datasets.read_archive": {"path": "rows.npz"},
@@ -168,6 +169,8 @@ def write_files(folder: Path) -> None:
         model.fit(*((folders,) if first == "images" else (X, names)))
         with suppress(NotFittedError):  # it learns nothing
             nearkin.save(model, folder / f"{name}.safetensors")
+    adapter = nearkin.load(folder / "SLNE.safetensors").adapter()
+    nearkin.save(adapter, folder / "Adapter.safetensors")
 
 
 def write_images(folder: Path) -> None:
