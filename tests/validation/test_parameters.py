@@ -28,7 +28,7 @@ from nearkin.validation.parameters import check_parameters, checked, shown
 from samples import blobs
 
 HUGE = 10**30
-WITHOUT_PARAMETERS = {"Fixed", "Random"}  # made by SLDE, not by the user
+WITHOUT_PARAMETERS = {"Adapter", "Fixed", "Random"}  # made by models, not by the user
 DECLARED = [
     getattr(import_module(CLASSES[name]), name)
     for name in sorted(CLASSES.keys() - WITHOUT_PARAMETERS)
@@ -84,7 +84,7 @@ def test_no_parameter_takes_anything(kind):
         ),
         (
             SoftVotingKNN(selection=Selection("recall")),
-            "selection.scoring='recall' must be one of 'log_loss'",
+            "selection.scoring='recall' must be one of 'classification', 'log_loss'",
         ),
         (SoftVotingKNN(selection=Selection(effort=0)), "selection.effort=0 must be a number > 0"),
         (SoftVotingKNN(selection=Selection(verbose=None)), "selection.verbose=None must be"),

@@ -85,7 +85,7 @@ def naive_arrow(path: Path) -> Any:
 
     table = ipc.open_file(path).read_all().to_pandas()
     labels = table.pop("label") if "label" in table else []
-    return table.to_numpy(np.float32), np.array(labels)
+    return table.to_numpy(np.float32), np.array(labels, str)
 
 
 def read_judgements(path: Path) -> Any:
