@@ -18,7 +18,10 @@ CLEAN = {
     "classify.rows": "queries.npy", "search.rows": "queries.npy", "plan.rows": "1000",
     "plan.dims": "10", "k": "3", "words": "8", "epochs": "2", "n_neighbors": "5", "seed": "0",
     "shortlist": "5", "n": "2", "baselines": "none", "run.folder": "cwd:run",
-    "data": "images",
+    "data": "images", "pairs.queries": "queries.npy", "pairs.documents": "rows.npy",
+    "pairs.qrels": "qrels.tsv", "pairs.out": "cwd:p.safetensors", "embeddings": "rows.npz",
+    "export.model": "SLNE.safetensors", "export.out": "cwd:a.safetensors",
+    "export.data": "rows.csv",
 }  # fmt: skip
 LONG = {"demo": (), "reproduce": ("item",)}  # minutes: only these parameters are attacked
 VARIABLE = ("second", "time", "path", "model", "bytes", "folder", "out", "report", "file", "memory",
