@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator
 import nearkin
 from hostile.material import HOME, SPECIAL, clean_arguments, images, queries, rows, small
 
-# Names that need a network, another machine or hours, or only hold a result.
-LEFT_OUT = {"register", "Index", "SamplingRule", "Relevance"}
+# Names that need a network, another machine or hours, only hold a result, or get checked graphs.
+LEFT_OUT = {"register", "Index", "SamplingRule", "Relevance", "split_by_shared_labels"}
 ARRAYS = ("X", "Z", "queries", "pairs", "rows", "images")
 # An error about one may speak of the other.
 RELATED = {"y": ("X",), "X": ("y", "neighbors", "images", "image"), "neighbors": ("X",),
