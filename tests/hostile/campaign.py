@@ -20,10 +20,10 @@ from samples import in_memory
 
 # Cases of each kind, how many of them the fast part draws, and how many are drawn at most.
 KINDS: dict[str, tuple[Callable[[int], Iterable[Case]], int, int]] = {
-    "inputs": (inputs.cases, 260, 6_000),
-    "options": (options.cases, 20, 1_500),
-    "files": (files.cases, 100, 3_000),
-    "kills": (kills.cases, 20, 2_000),
+    "inputs": (inputs.cases, 170, 6_000),
+    "options": (options.cases, 14, 1_500),
+    "files": (files.cases, 60, 3_000),
+    "kills": (kills.cases, 12, 2_000),
     "full disk": (disk.cases, 10, 500),
     "memory": (limits.memory, 8, 500),
     "processes": (limits.processes, 4, 500),
