@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from nearkin.native.threads import limited
 from nearkin.neighbors import NeighborIndex, nearest
+from nearkin.neighbors.cells import Cells
 
 rng = np.random.default_rng(0)
 
@@ -59,3 +61,29 @@ def test_recall_by_dot_product(name, own):
     assert (np.diff(cells, axis=1) <= 0).all()
     last = exact[:, -1:] - 1e-5 * np.abs(exact[:, -1:])
     assert (cells >= last).mean() > (0.92 if own else 0.85)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "dot"])
+def test_threads_and_batches_do_not_matter(metric):
+    rows = CASES["descriptors"].astype(np.float32)
+    index = NeighborIndex(rows, "cells", metric=metric)
+    together = index.nearest(15, rows[:1_100])
+    with limited(1):
+        alone = NeighborIndex(rows, "cells", metric=metric).nearest(15, rows[:1_100])
+    np.testing.assert_array_equal(together[0], alone[0])
+    np.testing.assert_array_equal(together[1], alone[1])
+    for at in (0, 500, 1_099):  # BLAS rounds a single row differently
+        _, one = index.nearest(15, rows[at : at + 1])
+        assert len(np.intersect1d(one, together[1][at])) >= 14
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "dot"])
+def test_a_saved_index_keeps_its_metric(metric, tmp_path):
+    rows = CASES["lengths that differ"].astype(np.float32)
+    index = Cells(rows, metric=metric)
+    index.prepare(9)
+    index.save(tmp_path / "index")
+    loaded = Cells.load(rows, tmp_path / "index")
+    assert loaded.metric == metric
+    np.testing.assert_array_equal(loaded.order, index.order)
+    np.testing.assert_array_equal(loaded.search(rows[:70], 9), index.search(rows[:70], 9))
