@@ -3,10 +3,9 @@
     python benchmarks/index.py --data DIR --work WORK [--onnx NETWORK] [--sets …] [--table]
 
 DIR and WORK are those of accuracy.py; WORK keeps the results, so that a run resumes. Labelled sets
-are split three times at random, the training rows being the index and what is learned from; sets of
-judged queries have their own test queries, and three seeds. Vectors have unit length.
-
-The adapter leaves the index as it is; methods marked "rebuilt" store other vectors.
+are split three times at random, the training rows being the index and what is learned from (as
+`nearkin try` does); sets of judged queries have their own test queries, and three seeds. Vectors
+have unit length. The adapter leaves the index as it is; methods marked "rebuilt" store others.
 """
 
 import argparse
@@ -23,13 +22,13 @@ from sklearn.preprocessing import normalize
 import accuracy
 import machine
 from nearkin import SLNE, Preprocess, WithinClassWhitening
-from nearkin.app.trial import measured
+from nearkin.app.trial import learn_for_index, measured
 from nearkin.io.atomic import atomic_write
 from nearkin.retrieval import RetrievalTask, exact_index, means
 
 SPLITS, SHRINKAGE = 3, 0.3
 LABELLED, JUDGED = ("digits", "banking77", "fashion", "onnx"), ("medquad", "scifact")
-SAMPLE = {"fashion": (10_000, 2_000)}  # rows of the index and queries, of a large set
+SAMPLE = {"fashion": (6_000, 2_000)}  # rows of the index and queries, of a large set
 
 
 def labelled(name, seed, given):
@@ -56,14 +55,18 @@ def judged(name, given):
 def by_labels(name, seed, given):
     task = labelled(name, seed, given)
     began = time.perf_counter()
-    model = SLNE(random_state=seed).fit(task.documents, task.labels)
+    model = learn_for_index(task.documents, task.labels, seed)
     seconds = time.perf_counter() - began
     found = entries(measured(task, task.asked, model.adapter(metric="cosine")))
     for kind, make in REBUILT.items():
         stored, asked = make(task.documents, task.labels, task.asked)
         values = task.measures(task.search(exact_index(stored), asked))
         found[f"{kind}, rebuilt"] = means(values)
-    return found | {"seconds": seconds}
+    default = SLNE(random_state=seed).fit(task.documents, task.labels)
+    asked = default.transform_query(task.asked)
+    values = task.measures(task.search(exact_index(task.documents), asked))
+    found["SLNE() without arguments, whole index, exact"] = means(values)
+    return found | {"seconds": seconds, "prepare": repr(model.prepare)}
 
 
 def by_judgements(name, seed, given):
@@ -123,11 +126,13 @@ def table(results, sets):
         seconds = np.mean([entry["seconds"] for entry in found])
         print(f"\n{name}: {' and '.join(shown)}, {len(found)} splits or seeds, {seconds:.0f} s")
         for method, first in found[0].items():
-            if not isinstance(first, dict) or method == "chosen":
+            if not isinstance(first, dict) or method == "chosen":  # by fit_pairs
                 continue
             cells = []
             for measure in shown:
-                values = [entry[method].get(measure, np.nan) for entry in found]
+                if measure not in first:  # of lists that are too short
+                    continue
+                values = [entry[method][measure] for entry in found]
                 cells.append(f"{np.mean(values):.4f} ± {np.std(values):.4f}")
                 if "gains" in first and measure in first["gains"]:
                     low = min(entry[method]["gains"][measure]["low"] for entry in found)

@@ -50,6 +50,18 @@ def test_the_formula(shrinkage, power, unit_length, monkeypatch):
     np.testing.assert_allclose(made, expected, atol=2e-4)
 
 
+@pytest.mark.parametrize("outside", [0.0, 0.3])
+def test_directions_in_which_class_means_do_not_differ(outside):
+    X, y = data()
+    whitened = WithinClassWhitening(0.1, unit_length=False).fit(X, y).transform(X)
+    made = WithinClassWhitening(0.1, outside=outside, unit_length=False).fit(X, y).transform(X)
+    means = np.stack([whitened[y == c].mean(axis=0, dtype=float) for c in range(4)])
+    basis = linalg.orth((means - means.mean(axis=0)).T, rcond=1e-4)
+    assert basis.shape == (7, 3)
+    inside = whitened @ basis @ basis.T
+    np.testing.assert_allclose(made, inside + outside * (whitened - inside), atol=1e-4)
+
+
 @pytest.mark.parametrize("form", ["float16", "float64", "memmap", "csr", "csr with duplicates"])
 def test_rows_of_any_form(form, tmp_path):
     X, y = data()

@@ -13,6 +13,8 @@ from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array, check_label_count, classes_of, labels_of
 from nearkin.validation.parameters import Table, check_parameters
 
+_RANK = 1e-6  # of the largest singular value: what is below is rounding
+
 
 class WithinClassWhitening(LinearPreprocessing):
     """Centre rows and map them by ``(S_w + λ·tr(S_w)/D·I)^(−1/2)``, then scale to unit length.
@@ -27,6 +29,10 @@ class WithinClassWhitening(LinearPreprocessing):
         λ: the larger, the closer the map is to a plain scaling.
     power : float
         Signed power of every entry, applied first: see `Preprocess`.
+    outside : float
+        Factor of the directions, after whitening, in which class means do not differ. Below 1 they
+        count less, which helps where classes are many; 0 leaves the space of linear discriminant
+        analysis.
     unit_length : bool
 
     Attributes
@@ -47,14 +53,21 @@ class WithinClassWhitening(LinearPreprocessing):
     PARAMETERS: ClassVar[Table] = {
         "shrinkage": expect.number(above=0),
         "power": power,
+        "outside": expect.number(0, 1),
         "unit_length": expect.flag,
     }
 
     def __init__(
-        self, shrinkage: float = 1.0, *, power: float = 1.0, unit_length: bool = True
+        self,
+        shrinkage: float = 1.0,
+        *,
+        power: float = 1.0,
+        outside: float = 1.0,
+        unit_length: bool = True,
     ) -> None:
         self.shrinkage = shrinkage
         self.power = power
+        self.outside = outside
         self.unit_length = unit_length
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -70,8 +83,12 @@ class WithinClassWhitening(LinearPreprocessing):
             values, vectors = linalg.eigh(covariance)
             values = np.maximum(values, 0)
             floor = self.shrinkage * values.mean() or 1.0  # every class a single point
-            scaled = vectors * (values + floor) ** -0.5
-            self.map_ = (scaled @ vectors.T).astype(np.float32)
+            whitening = (vectors * (values + floor) ** -0.5) @ vectors.T
+            if self.outside < 1:
+                sums = class_sums(rows, labels, len(classes), self.mean_)
+                means = sums / np.bincount(labels)[:, None] @ whitening
+                whitening = _weakened(whitening, means - means.mean(axis=0), self.outside)
+            self.map_ = whitening.astype(np.float32)
         self._n_features_out = rows.shape[1]
         return self
 
@@ -89,6 +106,15 @@ class WithinClassWhitening(LinearPreprocessing):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _weakened(
+    whitening: NDArray[np.float64], means: NDArray[np.float64], factor: float
+) -> NDArray[np.float64]:
+    """The map, with directions that `means` do not span multiplied by `factor`."""
+    _, sizes, directions = linalg.svd(means, full_matrices=False)
+    spanned = directions[sizes > _RANK * sizes[0]]
+    return factor * whitening + (1 - factor) * (spanned.T @ (spanned @ whitening))
 
 
 def within_class_scatter(X: Any, labels: NDArray[np.integer], centre: Array) -> NDArray[np.float64]:
