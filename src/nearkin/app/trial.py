@@ -163,11 +163,11 @@ def measured(task: RetrievalTask, raw: Array, adapter: Adapter) -> list[Method]:
     Documents have unit length, and the adapter is for an index by cosine.
     """
     index, asked = exact_index(task.documents), adapter.transform(task.asked)
-    near, best = task.search(index, raw), task.search(index, asked)[:, :10]
+    best = task.search(index, asked)[:, :10]
     plain = "raw cosine" if raw is task.asked else "ridge regression"
     methods = [
         _method(task, plain, partial(task.search, index, raw)),
-        _method(task, RERANKED, partial(_reranked, adapter, task, near)),
+        _method(task, RERANKED, partial(_reranked, adapter, task, index, raw)),
         _method(task, WHOLE, partial(task.search, index, asked)),
     ]
     graph = DotGraph(task.documents)
@@ -200,8 +200,9 @@ def _method(task: RetrievalTask, name: str, search: Callable[[], Lists]) -> Meth
     return Method(name, task.measures(ranked), ms)
 
 
-def _reranked(adapter: Adapter, task: RetrievalTask, near: Lists) -> Lists:
-    """The documents `near` each query, ordered by the learned similarity."""
+def _reranked(adapter: Adapter, task: RetrievalTask, index: Any, raw: Array) -> Lists:
+    """The documents that are found for raw queries, ordered by the learned similarity."""
+    near = task.search(index, raw)
     made = np.empty_like(near)
     for lo in range(0, len(near), _BLOCK):
         part = near[lo : lo + _BLOCK]
