@@ -19,7 +19,7 @@ from nearkin.learning.checkpoints import CheckpointWriter, TrainingState
 from nearkin.learning.constraints import Constraint
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
-from nearkin.learning.incremental import TrainingSet
+from nearkin.learning.incremental import FittedRows, TrainingSet
 from nearkin.learning.memory import fit_bytes, listed, with_preparation
 from nearkin.learning.pair_fit import PairFit
 from nearkin.learning.pairs import Judgements, check_weights
@@ -142,6 +142,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     history_: list[dict[str, float]]
     t_: int
+    _cached_seen: TrainingSet | FittedRows | None
 
     def __init__(
         self,
@@ -274,11 +275,12 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         seed = int(random_state.randint(np.iinfo(np.int32).max))
         several = labels.ndim == 2
         known = labels if several else np.asarray(y).ravel()
+        k = min(self.n_neighbors, len(rows) - 1)
+        self._cached_seen = None if several else FittedRows(rows, known, neighbors, k)
         rows = self._prepare_rows(rows, known, random_state, folder)
         all_rows = Digest(rows)
         if neighbors is None:
             neighbors = self._find_neighbors(rows, folder, all_rows)
-        self._cached_seen = None if several else TrainingSet(rows, known, neighbors)
         holdout = self._hold_out(neighbors, labels, seed)
         data = rows, labels, weights, holdout, seed
         best = self._learn(neighbors, *data, folder, all_rows)
@@ -419,8 +421,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         once; the step schedule goes on from `t_`, for the number of rows that there are now.
         `max_epochs`, `tol` and early stopping play no part, and `scale_` stays what it was.
 
-        For this the estimator keeps a reference to the rows, labels and lists of `fit` (a copy
-        of all rows, in memory, after the first `partial_fit`). They are neither saved nor
+        For this the estimator keeps a reference to the rows, labels and lists given to `fit` (a
+        copy of all rows, in memory, after the first `partial_fit`, which searches lists anew that
+        were not given). They are neither saved nor
         pickled: with a model from a file, ``fit`` on all rows with ``warm_start=True`` goes on.
 
         Parameters
@@ -459,20 +462,24 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     def _grown(self, rows: NDArray[np.float32], labels: NDArray[Any]) -> TrainingSet:
         """All rows so far with the new ones, if they are known and fit into memory."""
-        seen: TrainingSet | None = getattr(self, "_cached_seen", None)
+        seen: TrainingSet | FittedRows | None = getattr(self, "_cached_seen", None)
         if seen is None:
             raise ValueError(
                 "partial_fit: the rows that this model was fitted on are not kept in files or "
                 "copies; fit on all rows, old and new, with warm_start=True to go on"
             )
         n, D = len(seen.rows) + len(rows), rows.shape[1]
-        k = self.n_neighbors if n == len(rows) else listed(seen.neighbors, len(seen.rows))
+        k = self.n_neighbors
+        if len(seen.rows) and seen.neighbors is not None:
+            k = listed(seen.neighbors, len(seen.rows))
         stages = fit_bytes(
             n, D, max(k, self.n_neighbors), index="exact", quantized=self._quantizes(n, D)
         )
         stages = {name: size + 4 * n * D for name, size in stages.items()}
         advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
         memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
+        if isinstance(seen, FittedRows):
+            seen = seen.training_set(applied(self.preparation_, seen.rows), self.index)
         return seen.extended(rows, labels, self.n_neighbors, self.index)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -145,3 +145,10 @@ def test_rows_beyond_memory_are_refused_with_advice(rows, monkeypatch):
     monkeypatch.setattr("nearkin.validation.memory.available", lambda: 1 << 20)
     with pytest.raises(MemoryError, match="folder="):
         SLNE().fit(X, y)
+
+
+def test_a_fit_keeps_nothing_large_alive(rows):
+    X, y = rows
+    model = learned("auto", X, y)
+    kept = [value for value in vars(model._cached_seen).values() if isinstance(value, np.ndarray)]
+    assert all(np.shares_memory(array, X) or array.size <= len(y) for array in kept)

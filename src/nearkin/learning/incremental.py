@@ -10,6 +10,7 @@ from scipy import sparse
 from nearkin.neighborhoods import NeighborLists, as_graph
 from nearkin.neighbors.base import build
 from nearkin.neighbors.lists import row_neighbors
+from nearkin.neighbors.search import nearest
 
 Array = NDArray[np.float32]
 
@@ -50,6 +51,26 @@ class TrainingSet:
         n = len(self.rows) - new
         listed = self.neighbors.indices[self.neighbors.indptr[n] :]
         return np.concatenate([np.unique(listed[listed < n]), np.arange(n, n + new)])
+
+
+@dataclass
+class FittedRows:
+    """The rows of a fit as they were given: references to the caller's arrays, and no others.
+
+    Prepared rows and lists that a fit has found are large, and found again if they are wanted.
+    """
+
+    rows: Array
+    labels: NDArray[Any]
+    neighbors: NeighborLists | None
+    n_neighbors: int
+
+    def training_set(self, prepared: Array, index: str) -> TrainingSet:
+        """What the similarity was learned from; `prepared` are the rows as M knows them."""
+        neighbors = self.neighbors
+        if neighbors is None:
+            neighbors = nearest(prepared, self.n_neighbors, index=index)[1]
+        return TrainingSet(prepared, self.labels, neighbors)
 
 
 def lists_of_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.int32]:
