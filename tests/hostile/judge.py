@@ -29,7 +29,7 @@ HELPS = re.compile(
 INTERNAL = re.compile(
     r"a bug in nearkin|not supported between|unsupported operand|object is not|has no attribute|"
     r"has no len|positional argument|not subscriptable|could not be broadcast|could not broadcast|"
-    r"cannot unpack|not enough values|out of bounds|Traceback|Cannot cast|ufunc|numba|__"
+    r"cannot unpack|not enough values|out of bounds|Traceback|Cannot cast|ufunc|numba|__\w+__"
 )
 
 

@@ -47,7 +47,7 @@ def fit_bytes(
     Examples
     --------
     >>> {stage: size >> 20 for stage, size in fit_bytes(1_200_000, 1_000, 50).items()}
-    {'neighbours': 2681, 'graph': 1135, 'learning': 923}
+    {'neighbours': 2242, 'graph': 1135, 'learning': 923}
     """
     lists = 0 if ready_lists else LIST_BYTES * rows * k
     extra = ROW_BYTES * rows + FIXED_BYTES
