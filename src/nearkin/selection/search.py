@@ -34,7 +34,7 @@ from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
 from nearkin.voting.novelty import threshold
 from nearkin.voting.votes import Vote
 
-FIRST_CELLS, SECOND_CELLS = 6e5, 4e6  # rows × prepared columns of the samples, at effort 1
+FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
 HELD_OUT = 2_000, 4_000  # rows, of the two samples
 EPOCHS, FINAL_EPOCHS, PATIENCE = 2, 8, 2
