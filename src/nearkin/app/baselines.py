@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
@@ -83,13 +84,22 @@ class SampledFolds:
         return FOLDS
 
 
+class _Search(GridSearchCV):
+    """A search without warnings of candidates that so many iterations are too few for."""
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return super().fit(X, y, **params)
+
+
 def _linear(model: Any, name: str, values: list[float]) -> Callable[..., GridSearchCV]:
     """A linear classifier with the scaling and setting that cross-validation finds best."""
 
     def make(seed: int, rows: int = SEARCH_ROWS) -> GridSearchCV:
         pipeline = Pipeline([("scale", Scale()), ("model", model)])
         grid = {"scale__columns": [True, False], f"model__{name}": values}
-        return GridSearchCV(pipeline, grid, cv=SampledFolds(seed, rows))
+        return _Search(pipeline, grid, cv=SampledFolds(seed, rows))
 
     return make
 
