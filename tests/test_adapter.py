@@ -278,3 +278,21 @@ def test_what_cannot_be_measured_is_refused(models, given, reason):
         models["SLNE"].adapter().evaluate(documents, queries, **given)
     with pytest.raises(ValueError, match="documents has 3 columns"):
         models["SLNE"].adapter().evaluate(np.ones((4, 3)), labels=[0, 0, 1, 1])
+
+
+def test_half_a_folder_is_none(models, tmp_path):
+    """The second file cannot be written: another process holds its name."""
+    adapter, folder = models["SLNE"].adapter(), tmp_path / "dense"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nearkin.io.dense_module.json.dumps", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            adapter.to_sentence_transformers(folder)
+    assert not folder.exists()
+
+
+def test_short_queries_have_a_direction(rows):
+    """Their squares are beyond float32, as those of a lone query that is refused are."""
+    X = unit(rows[0])
+    adapter = learner().fit(X, rows[1]).adapter(metric="cosine")
+    short = adapter.transform(np.vstack([X[:1], X[1:] * np.float32(1e-30)]))
+    assert_allclose(short, adapter.transform(X), rtol=1e-4, atol=1e-4)

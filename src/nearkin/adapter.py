@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearkin.io import models
 from nearkin.io.atomic import atomic_write
 from nearkin.preprocessing import UnitLength
-from nearkin.preprocessing.linear import LinearPreprocessing
+from nearkin.preprocessing.linear import LinearPreprocessing, scale_to_unit_length
 from nearkin.retrieval import RetrievalTask, exact_index, means
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_numbers, as_rows, check_fitted_array
@@ -291,5 +291,6 @@ def _metric(metric: Metric | None, unit_length: bool, scaled: bool) -> Metric:
 
 
 def _unit_length(rows: Array) -> Array:
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float32)
+    flat = rows.reshape(-1, rows.shape[-1]).copy()
+    lengths = np.linalg.norm(flat, axis=1, keepdims=True)
+    return scale_to_unit_length(flat, lengths).reshape(rows.shape)

@@ -21,17 +21,15 @@ from nearkin.validation.parameters import checked, shown
 PathLike = str | os.PathLike[str]
 
 _BLOCK_ROWS = 16_384
-_COLUMNS = expect.optional(expect.each(expect.text, "a list of names or patterns of columns"))
+_COLUMNS = {
+    "label_column": expect.optional(expect.text),
+    "columns": expect.optional(expect.each(expect.text, "a list of names or patterns of columns")),
+    "vector_column": expect.optional(expect.text),
+    "id_column": expect.optional(expect.text),
+}
 
 
-@checked(
-    path=expect.path,
-    labels=expect.optional(expect.path),
-    label_column=expect.optional(expect.text),
-    columns=_COLUMNS,
-    vector_column=expect.optional(expect.text),
-    id_column=expect.optional(expect.text),
-)
+@checked(path=expect.path, labels=expect.optional(expect.path), **_COLUMNS)
 def read(
     path: PathLike,
     labels: PathLike | None = None,
@@ -99,12 +97,7 @@ def read(
     return Dataset(rows, found, data.ids)
 
 
-@checked(
-    label_column=expect.optional(expect.text),
-    columns=_COLUMNS,
-    vector_column=expect.optional(expect.text),
-    id_column=expect.optional(expect.text),
-)
+@checked(**_COLUMNS)
 def from_arrow(
     table: Any,
     label_column: str | None = None,

@@ -14,6 +14,7 @@ from nearkin.metrics.retrieval import (
     precision_at_k,
     recall_at_k,
 )
+from nearkin.neighbors.lists import without_self
 from nearkin.neighbors.search import NeighborIndex
 from nearkin.validation.arrays import as_rows
 
@@ -92,9 +93,7 @@ class RetrievalTask:
         if self.queries is not None:
             return index.nearest(self.length, asked)[1]
         ranked = index.nearest(self.length + 1, asked)[1]
-        own = ranked == np.arange(len(ranked))[:, None]
-        own[~own.any(axis=1), -1] = True  # not among them: the last goes
-        return ranked[~own].reshape(len(ranked), -1)
+        return without_self(ranked, np.arange(len(ranked)))
 
     def measures(self, ranked: Lists) -> dict[str, NDArray[np.float64]]:
         """Each of `MEASURES` for every query; NaN where nothing is relevant."""

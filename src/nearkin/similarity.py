@@ -77,6 +77,15 @@ class BilinearSimilarity:
         if self.preparation_.n_features_in_ != D:  # type: ignore[union-attr]
             raise ValueError(f"preparation_ is not for rows of {D} columns; fit again")
 
+    def _check_one_width(self, what: str) -> None:
+        """Refuse what compares rows of one kind, if queries and documents differ in width."""
+        shape = np.shape(getattr(self, "matrix_", ()))
+        if len(set(shape)) > 1:
+            raise ValueError(
+                f"{what} is for rows of one width; matrix_ compares queries of {shape[0]} columns "
+                f"with documents of {shape[1]}: use similarity or neighbor_scores"
+            )
+
     def _rows(self, X: ArrayLike) -> NDArray[np.float32]:
         """Rows as they were given, checked."""
         check_is_fitted(self, "matrix_")
@@ -114,6 +123,7 @@ class BilinearSimilarity:
 
     def pair_score(self, pairs: ArrayLike) -> NDArray[np.float32]:
         """Similarity of the two vectors of each pair; `pairs` has shape (n, 2, D)."""
+        self._check_one_width("pair_score")
         given = as_numbers(pairs, "pairs")
         if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape:
             raise ValueError(f"pairs has shape {given.shape}; (n, 2, D) is expected")
@@ -207,6 +217,7 @@ class NeighborhoodSimilarity(BilinearSimilarity):
 
         The margin is in the units of the training data, ``margin · scale_``.
         """
+        self._check_one_width("objective")
         rows = self._prepared(X)
         labels = np.unique(labels_of(y, rows), return_inverse=True)[1]
         if neighbors is None:

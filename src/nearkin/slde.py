@@ -32,7 +32,7 @@ from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.memory import fit_bytes, listed, with_preparation
 from nearkin.learning.pair_choice import choose_rounds
-from nearkin.learning.pairs import Judgements
+from nearkin.learning.pairs import Judgements, check_pairs_memory
 from nearkin.learning.preparation import Preparation, preparation_for
 from nearkin.learning.sampling import PAPER_MARGIN
 from nearkin.learning.trainer import TINY
@@ -238,6 +238,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         validate_data(self, queries, skip_check_array=True)  # for its names of columns
         stored = as_rows(documents, "documents", rows.shape[1])
         judged = Judgements.of(relevant, len(rows), len(stored))
+        check_pairs_memory(rows, stored, self.n_neighbors)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
         def make(queries: Array, documents: Array, judged: Judgements, _: float) -> EnsembleRounds:

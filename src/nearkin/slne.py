@@ -37,6 +37,7 @@ from nearkin.neighborhoods import (
     neighborhoods,
     split_by_shared_labels,
 )
+from nearkin.neighbors.base import check_metric
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect, memory
@@ -257,6 +258,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         rows, labels = self._check_data(X, y)
         neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
         weights = check_weights(sample_weight, len(rows))
+        if self._execution.refresh:
+            check_metric(self.index, len(rows), "dot")
         place = as_run_folder(folder)
         self._check_memory(rows, neighbors, place)
         with place.claim("SLNE.fit") as claimed:

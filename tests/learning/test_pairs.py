@@ -123,12 +123,18 @@ class recorded:
 def test_queries_of_another_width():
     Q, D, relevant = corpus(n=600, m=300)
     turned = (Q @ np.random.default_rng(5).normal(size=(24, 30))).astype("f4")
-    model = SLNE(random_state=0).fit_pairs(turned[:240], D, relevant[:240])
+    model, y = SLNE(random_state=0).fit_pairs(turned[:240], D, relevant[:240]), np.arange(300) % 2
     assert model.matrix_.shape == (30, 24)
     asked = model.transform_query(turned[240:])
     assert ndcg(asked, D, relevant[240:] - [240, 0]) > 0.3
     assert_allclose(model.similarity(turned[:5], D[:7]), turned[:5] @ model.matrix_ @ D[:7].T,
                     rtol=1e-4, atol=1e-4)  # fmt: skip
+    for call in (
+        lambda: model.pair_score(np.zeros((1, 2, 30))),
+        lambda: model.objective(turned, y),
+    ):
+        with pytest.raises(ValueError, match=r"of one width; matrix_ .* of 30 .* of 24"):
+            call()
     with pytest.raises(ValueError, match="prepare=Preprocess: queries have 30 columns"):
         SLNE(prepare=Preprocess(unit_length=False)).fit_pairs(turned, D, relevant)
 
@@ -224,3 +230,10 @@ def test_an_ensemble_learns_from_judgements():
     noise = rng.normal(size=(60, 24)), rng.normal(size=(200, 24))
     ensemble.fit_pairs(*noise, rng.integers(0, 60, (60, 2)) * [1, 3])
     assert_array_equal(ensemble.matrix_, np.eye(24))
+
+
+@pytest.mark.parametrize("model", [SLNE(), SLDE(n_members=2)])
+def test_too_little_memory_is_said_before(model, monkeypatch):
+    monkeypatch.setattr("nearkin.validation.memory.available", lambda: 1 << 10)
+    with pytest.raises(MemoryError, match="120 queries and 400 documents"):
+        model.fit_pairs(*corpus())

@@ -79,3 +79,11 @@ def test_a_killed_fit_resumes_in_its_round(tmp_path):
 def test_an_ensemble_does_not_search_again():
     with pytest.raises(ValueError, match="refresh=1: members share one graph"):
         SLDE(SLNE(**settings(1)), n_members=2).fit(*blobs(n=100, dims=6))
+
+
+def test_an_index_that_cannot_search_again_is_refused_before_anything_is_learned():
+    epochs = []
+    execution = Execution(refresh=1, index="LSH", callback=lambda epoch, _: epochs.append(epoch))
+    with pytest.raises(ValueError, match="index='LSH' does not search by metric='dot'"):
+        SLNE(execution=execution).fit(*blobs(n=100, dims=6))
+    assert not epochs

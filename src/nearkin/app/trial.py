@@ -163,19 +163,19 @@ def measured(task: RetrievalTask, raw: Array, adapter: Adapter) -> list[Method]:
     Documents have unit length, and the adapter is for an index by cosine.
     """
     index, asked = exact_index(task.documents), adapter.transform(task.asked)
-    best = task.search(index, asked)[:, :10]
     plain = "raw cosine" if raw is task.asked else "ridge regression"
+    whole, best = _method(task, WHOLE, partial(task.search, index, asked))
     methods = [
-        _method(task, plain, partial(task.search, index, raw)),
-        _method(task, RERANKED, partial(_reranked, adapter, task, index, raw)),
-        _method(task, WHOLE, partial(task.search, index, asked)),
+        _method(task, plain, partial(task.search, index, raw))[0],
+        _method(task, RERANKED, partial(_reranked, adapter, task, index, raw))[0],
+        whole,
     ]
     graph = DotGraph(task.documents)
     for ef in EFS:
         k = min(task.length, ef)
-        method = _method(task, graph_name(ef), partial(graph.search, asked, k, ef))
-        found = graph.search(asked, k, ef)[:, None, :10]
-        method.found = float((best[:, :, None] == found).any(axis=2).mean())
+        method, near = _method(task, graph_name(ef), partial(graph.search, asked, k, ef))
+        both = best[:, :10, None] == near[:, None, :10]
+        method.found = float(both.any(axis=2).mean())
         if k < task.length:
             del method.values["recall@100"]
         methods.append(method)
@@ -192,12 +192,13 @@ def graph_name(ef: int) -> str:
     return f"whole index, HNSW ef {ef}"
 
 
-def _method(task: RetrievalTask, name: str, search: Callable[[], Lists]) -> Method:
+def _method(task: RetrievalTask, name: str, search: Callable[[], Lists]) -> tuple[Method, Lists]:
+    """A method, and what it found."""
     began = time.perf_counter()
     with limited(1):
         ranked = search()
     ms = 1e3 * (time.perf_counter() - began) / len(ranked)
-    return Method(name, task.measures(ranked), ms)
+    return Method(name, task.measures(ranked), ms), ranked
 
 
 def _reranked(adapter: Adapter, task: RetrievalTask, index: Any, raw: Array) -> Lists:

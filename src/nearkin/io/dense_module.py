@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io import safetensors
+from nearkin.io.atomic import atomic_write
 
+_WEIGHTS = "model.safetensors"
 _ACTIVATION = "torch.nn.modules.linear.Identity"
 
 
@@ -21,5 +23,11 @@ def write_dense(folder: Path, matrix: NDArray[np.float32], offset: NDArray[np.fl
     }
     weights = {"linear.weight": np.ascontiguousarray(matrix.T), "linear.bias": offset}
     folder.mkdir(parents=True)
-    safetensors.write(folder / "model.safetensors", weights, {"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    try:
+        safetensors.write(folder / _WEIGHTS, weights, {"format": "pt"})
+        with atomic_write(folder / "config.json") as temporary:
+            temporary.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    except BaseException:  # half a module is none
+        (folder / _WEIGHTS).unlink(missing_ok=True)
+        folder.rmdir()
+        raise

@@ -12,18 +12,16 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
 from nearkin.learning.averaging import IterateMean
 from nearkin.learning.pair_choice import STEPS, PairChoice, choose_rounds
-from nearkin.learning.pair_trainer import RANDOM, PairTrainer
-from nearkin.learning.pairs import Judgements, start_matrix
+from nearkin.learning.pair_trainer import PairTrainer
+from nearkin.learning.pairs import Judgements, check_pairs_memory, start_matrix
 from nearkin.learning.sampling import Softmax
 from nearkin.learning.trainer import Hyperparameters
 from nearkin.native.blas import serial_blas
-from nearkin.validation import memory
 from nearkin.voting.preparation import applied, prepared
 
 Array = NDArray[np.float32]
 
 RULE = Softmax(0.05)
-EDGE_BYTES = 60  # bytes of a neighbour of a query while the graph is sorted
 
 
 @dataclass
@@ -39,7 +37,7 @@ class PairFit:
     def run(self, folder: RunFolder) -> None:
         """Choose, learn, and leave the result in the model."""
         model = self.model
-        self._check_memory()
+        check_pairs_memory(self.queries, self.documents, model.n_neighbors)
         seed = int(check_random_state(folder.seed(model.random_state)).randint(2**31 - 1))
         inputs = self._inputs(seed)
         self._prepare(folder)
@@ -149,14 +147,3 @@ class PairFit:
             "documents": Digest(self.documents),
             "relevant": Digest(judged.query, judged.document, judged.grade, *weights),
         }
-
-    def _check_memory(self) -> None:
-        (m, width), (n, other) = self.queries.shape, self.documents.shape
-        widest, model = max(width, other), self.model
-        k = min(model.n_neighbors + RANDOM, n)
-        stages = {
-            "rows": 4 * (m + n) * widest,
-            "graph": 4 * (m + n) * widest + EDGE_BYTES * m * k + 16 * n,
-        }
-        advice = f"lower n_neighbors={model.n_neighbors}, or learn from fewer documents"
-        memory.check(f"a fit on {m} queries and {n} documents", stages, advice)

@@ -6,14 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.learning.averaging import IterateMean
-from nearkin.learning.pairs import Judgements, Visits, stacked
+from nearkin.learning.pairs import RANDOM, Judgements, Visits, stacked
 from nearkin.learning.trainer import Hyperparameters, Trainer
 from nearkin.native.blas import multiply_into
 from nearkin.neighbors.search import NeighborIndex
 
 Array = NDArray[np.float32]
 
-RANDOM = 200  # random impostors a query: nearest ones alone let distant documents become similar
 # Multiplications that searches of later rounds may cost; beyond, the last lists are used again.
 SEARCH_COST = 1e14
 

@@ -12,8 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from nearkin.metrics.inputs import judgement_columns
 from nearkin.neighborhoods import Neighborhoods
+from nearkin.validation import memory
 from nearkin.validation.arrays import as_numbers
+
+RANDOM = 200  # random impostors a query: nearest ones alone let distant documents become similar
+EDGE_BYTES = 60  # bytes of a neighbour of a query while the graph is sorted
 
 Array = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -72,17 +77,7 @@ def _columns(relevant: Any) -> tuple[Integers, Integers, NDArray[np.float64]]:
     if sparse.issparse(relevant):
         found = sparse.coo_array(relevant)
         return found.row.astype(np.int64), found.col.astype(np.int64), found.data.astype(float)
-    judged = np.asarray(relevant)
-    if judged.ndim != 2 or judged.shape[1] not in (2, 3) or judged.dtype.kind not in "iuf":
-        raise ValueError(
-            f"relevant has shape {judged.shape} and type {judged.dtype}; numbers of shape (m, 2) "
-            "or (m, 3) are expected: query row, document row, grade"
-        )
-    rows = judged[:, :2].astype(np.int64)
-    grade = judged[:, 2].astype(float) if judged.shape[1] == 3 else np.ones(len(judged))
-    if (rows != judged[:, :2]).any() or not np.isfinite(grade).all():
-        raise ValueError("relevant must hold whole row numbers and finite grades")
-    return rows[:, 0], rows[:, 1], grade
+    return judgement_columns("relevant", relevant)
 
 
 @dataclass(frozen=True)
@@ -159,6 +154,16 @@ def start_matrix(queries: Array, documents: Array, judged: Judgements) -> Array:
     gram = X.T @ X
     gram[np.diag_indices_from(gram)] += 0.1 * np.trace(gram) / len(gram)
     return np.linalg.solve(gram, X.T @ Z).astype(np.float32)
+
+
+def check_pairs_memory(queries: Array, documents: Array, n_neighbors: int) -> None:
+    """Refuse rows and a graph that do not fit into memory."""
+    (m, width), (n, other) = queries.shape, documents.shape
+    rows = 4 * (m + n) * max(width, other)
+    k = min(n_neighbors + RANDOM, n)
+    stages = {"rows": rows, "graph": rows + EDGE_BYTES * m * k + 16 * n}
+    advice = f"lower n_neighbors={n_neighbors}, or learn from fewer documents"
+    memory.check(f"a fit on {m} queries and {n} documents", stages, advice)
 
 
 def check_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nearkin.native.blas import multiply_into
 from nearkin.neighborhoods import NeighborLists
+from nearkin.neighbors.lists import without_self
 from nearkin.neighbors.search import NeighborIndex
 from nearkin.voting.lists import padded
 
@@ -41,18 +42,17 @@ def refreshed(
 
 def _similar(
     found: NeighborIndex, block: Array, matrix: Array, k: int, first: int
-) -> NDArray[np.int32]:
+) -> NDArray[np.integer]:
     """The `k` rows most similar to each of a block but itself, best first."""
     asked = np.empty((len(block), matrix.shape[1]), np.float32)
     multiply_into(asked, np.ascontiguousarray(block), matrix)
     near = found.nearest(k + 1, asked)[1]
-    own = near == np.arange(first, first + len(block))[:, None]
-    own[~own.any(axis=1), -1] = True  # a row need not be among those most similar to itself
-    return near[~own].reshape(len(block), k)
+    # A row need not be among those most similar to itself.
+    return without_self(near, np.arange(first, first + len(block)))
 
 
 def _united(
-    near: NDArray[np.int32], lists: NDArray[np.integer], first: int, n: int
+    near: NDArray[np.integer], lists: NDArray[np.integer], first: int, n: int
 ) -> NDArray[np.int32]:
     """Both lists of each row; what is in the first is -1 in the second."""
     row = np.arange(first, first + len(near), dtype=np.int64)[:, None] * n

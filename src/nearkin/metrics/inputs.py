@@ -28,6 +28,23 @@ def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
     return array
 
 
+def judgement_columns(
+    name: str, values: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Query rows, document rows and grades, 1 if left out, of an (m, 2) or (m, 3) array."""
+    judged = as_array(name, values)
+    if judged.ndim != 2 or judged.shape[1] not in (2, 3) or judged.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{name} has shape {judged.shape} and type {judged.dtype}; numbers of shape (m, 2) or "
+            "(m, 3) are expected: query row, document row, grade"
+        )
+    rows = judged[:, :2].astype(np.int64)
+    grade = judged[:, 2].astype(float) if judged.shape[1] == 3 else np.ones(len(judged))
+    if (rows != judged[:, :2]).any() or not np.isfinite(grade).all():
+        raise ValueError(f"{name} must hold whole row numbers and finite grades")
+    return rows[:, 0], rows[:, 1], grade
+
+
 def matching(
     name: str, values: ArrayLike, other_name: str, others: ArrayLike
 ) -> tuple[NDArray[Any], NDArray[Any]]:

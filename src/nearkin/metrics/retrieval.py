@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearkin.metrics.inputs import as_array, as_flags, matching
+from nearkin.metrics.inputs import as_array, as_flags, judgement_columns, matching
 from nearkin.validation import expect
 from nearkin.validation.parameters import checked
 
@@ -120,23 +120,16 @@ def _judgements(
     judgements: ArrayLike, n_queries: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
     """Query rows, database rows and grades, none of which is below zero."""
-    judged = as_array("judgements", judgements)
-    if judged.ndim != 2 or judged.shape[1] not in (2, 3) or judged.dtype.kind not in "iuf":
-        raise ValueError(
-            f"judgements has shape {judged.shape} and type {judged.dtype}; numbers of shape (r, 2) "
-            "or (r, 3) are expected: query row, database row, grade"
-        )
-    if len(judged) == 0:
+    query, row, grade = judgement_columns("judgements", judgements)
+    if len(query) == 0:
         raise ValueError("judgements is empty; at least one is needed")
-    rows = judged[:, :2].astype(np.int64)
-    if (rows != judged[:, :2]).any() or rows.min() < 0 or rows.max() > expect.LARGEST_WHOLE:
+    if min(query.min(), row.min()) < 0 or max(query.max(), row.max()) > expect.LARGEST_WHOLE:
         raise ValueError("judgements names rows that are no whole numbers from 0 on; give row "
                          "numbers")  # fmt: skip
-    if rows[:, 0].max() >= n_queries:
-        raise ValueError(f"judgements names query {rows[:, 0].max()}, and ranked has {n_queries} "
+    if query.max() >= n_queries:
+        raise ValueError(f"judgements names query {query.max()}, and ranked has {n_queries} "
                          "lists; give a list for each query")  # fmt: skip
-    grade = judged[:, 2].astype(float) if judged.shape[1] == 3 else np.ones(len(judged))
-    return rows[:, 0], rows[:, 1], np.maximum(grade, 0)
+    return query, row, np.maximum(grade, 0)
 
 
 def _ideal(

@@ -130,15 +130,22 @@ def known_index(description: Any) -> str | None:
 
 def build(rows: Array, description: str, metric: Metric = "euclidean") -> Index:
     """Build the index that a description names."""
-    require("index", description, known_index)
-    back_end = resolve(description, len(rows))
+    back_end = check_metric(description, len(rows), metric)
     if metric == "euclidean":
         return back_end(rows, description)
-    if metric not in getattr(back_end, "metrics", ()):  # a back end need not derive from Index
+    return back_end(rows, description, metric=metric)  # type: ignore[call-arg]
+
+
+def check_metric(description: str, n: int, metric: Metric) -> type[Index]:
+    """The back end for `n` rows, if it searches by the metric."""
+    require("index", description, known_index)
+    back_end = resolve(description, n)
+    # A back end need not derive from Index.
+    if metric != "euclidean" and metric not in getattr(back_end, "metrics", ()):
         raise ValueError(
             f"index={description!r} does not search by metric={metric!r}; use 'exact' or 'cells'"
         )
-    return back_end(rows, description, metric=metric)  # type: ignore[call-arg]
+    return back_end
 
 
 def choices() -> str:

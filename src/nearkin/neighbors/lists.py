@@ -25,7 +25,7 @@ def row_neighbors(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> N
     """Find the `k` nearest rows of each of the rows `at`, itself excluded."""
     queries = np.ascontiguousarray(rows[at])
     # One more than k: a row finds itself.
-    near = _without_self(_candidates(index, queries, k + 1, len(rows)), at)
+    near = without_self(_candidates(index, queries, k + 1, len(rows)), at)
     return _rerank(index, rows, queries, near, k)
 
 
@@ -58,7 +58,7 @@ def _rerank(
     return -best if by_products else np.sqrt(best), indices
 
 
-def _without_self(near: NDArray[np.integer], own: NDArray[np.int64]) -> NDArray[np.integer]:
+def without_self(near: NDArray[np.integer], own: NDArray[np.int64]) -> NDArray[np.integer]:
     """Drop each row's own index; where it was not found (duplicates), drop the last."""
     mine = near == own[:, None]
     mine[~mine.any(axis=1), -1] = True

@@ -85,7 +85,7 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 "float32; drop them, or divide all rows by a number before the fit. If they are as "
                 "usual, mean_ or directions_ of the model are not: fit again"
             )
-        return _unit_length(part, lengths) if self.unit_length else part
+        return scale_to_unit_length(part, lengths) if self.unit_length else part
 
     def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
         rows = self._powers(X, reset=reset)
@@ -116,7 +116,7 @@ class LinearPreprocessing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return tags
 
 
-def _unit_length(part: Array, lengths: Array) -> Array:
+def scale_to_unit_length(part: Array, lengths: Array) -> Array:
     """Divide rows by their `lengths`, in place; rows of zeros stay."""
     tiny = lengths[:, 0] < SMALLEST  # whose squares float32 does not hold
     if tiny.any():

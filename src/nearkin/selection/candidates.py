@@ -11,12 +11,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
+from nearkin.learning.preparation import MAX_WITHIN_CLASS
 from nearkin.preprocessing import FourierFeatures, Preprocess, UnitLength, WithinClassWhitening
 
 WHITENING = (0.0, 0.25, 0.5, 0.75)
 START_COMPONENTS, COMPONENTS = 100, (25, 50, 200, 500, 1_000)
 SHRINKAGE = (0.3, 3.0)
-MAX_WITHIN_CLASS = 2_048  # columns: the map is a D×D matrix and costs D³
 BANDWIDTHS = (0.8, 1.2, 1.8)
 # Random features approximate a Gaussian kernel well only in few dimensions.
 MAX_FOURIER = 64
