@@ -20,8 +20,8 @@ HIDDEN_FUNCTIONS = """
     pathconf pipe2 posix_fadvise posix_fallocate posix_spawn pread preadv pwrite pwritev readv
     sched_getaffinity sched_setaffinity sched_yield sendfile setpgid setsid statvfs sync sysconf
     uname wait3 wait4 waitid writev
-""".split()
-HIDDEN_SIGNALS = "SIGHUP SIGKILL SIGALRM SIGUSR1 SIGUSR2 SIGPIPE SIGCHLD alarm setitimer".split()
+"""
+HIDDEN_SIGNALS = "SIGHUP SIGKILL SIGALRM SIGUSR1 SIGUSR2 SIGPIPE SIGCHLD alarm setitimer"
 
 
 def hide() -> None:
@@ -29,7 +29,7 @@ def hide() -> None:
     for name in HIDDEN_MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
     flags = [n for n in dir(os) if n.startswith("O_") and n not in KEPT]
-    for module, names in ((os, HIDDEN_FUNCTIONS + flags), (signal, HIDDEN_SIGNALS)):
+    for module, names in ((os, HIDDEN_FUNCTIONS.split() + flags), (signal, HIDDEN_SIGNALS.split())):
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
