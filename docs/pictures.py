@@ -1,7 +1,7 @@
 """Draw docs/why.svg: handwritten digits, and what raw cosine and the learned similarity find.
 
-``python docs/pictures.py``: the split and the learner of the README's snippet. Of the test rows, the
-three that gain most are shown; the line below has the mean over all of them.
+``python docs/pictures.py``: the split and the learner of the README's snippet. Of the test rows,
+the three that gain most are shown; the line below has the mean over all of them.
 """
 
 import base64
@@ -55,7 +55,7 @@ def _page(strips: list, means: list) -> str:
             ]
     bottom = 26 + len(strips) * (TILE + 2 * GAP) + 12
     parts += [
-        _text(x, bottom, f"all queries: {mean:.3f} of the ten found are right".replace("0.", "."))
+        _text(x, bottom, f"all queries: {mean:.3f} of ten are right".replace("0.", "."))
         for x, mean in zip(left, means)
     ]
     width, height = left[1] + block, bottom + 8
@@ -73,9 +73,8 @@ def _text(x: int, y: int, text: str) -> str:
 def _tile(pixels: np.ndarray, x: int, y: int, same: bool | None) -> str:
     """A digit; the frame, broken if the class is another one, says whether it is right."""
     file = io.BytesIO()
-    image = Image.fromarray(
-        (255 * (1 - pixels / pixels.max()).reshape(8, 8)).clip(0, 255).astype("uint8")
-    )
+    paper = 255 * (1 - pixels.reshape(8, 8) / pixels.max())
+    image = Image.fromarray(paper.astype("uint8"))
     image.resize((TILE // 2, TILE // 2), Image.Resampling.BICUBIC).save(file, "PNG", optimize=True)
     data = base64.b64encode(file.getvalue()).decode()
     place = f'x="{x}" y="{y}" width="{TILE}" height="{TILE}"'

@@ -52,9 +52,10 @@ def test_printed_text_is_compared(printed, alike):
 def commands_shown():
     """Lines of the pages that call the command line, without their comments."""
     texts = [p.read_text() for p in (pages.ROOT / "docs").rglob("*.md")] + [pages.read("README.md")]
-    for block in re.findall(r"^```\n(.*?)^```", "\n".join(texts), re.DOTALL | re.MULTILINE):
+    fenced = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    for language, block in fenced.findall("\n".join(texts)):
         for line in block.splitlines():
-            if line.startswith("nearkin "):
+            if line.startswith("nearkin ") and not language:
                 yield line.partition("#")[0].split()[1:]
 
 
