@@ -23,3 +23,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links to the files of the root, as they are in the repository, lead to their pages."""
     up = "../" * page.file.src_uri.count("/")
     return _LINK.sub(lambda link: f"]({up}{PAGES[link.group(1)]}", markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Docstrings announce code by two colons; of which readers need one."""
+    return html.replace("::</p>", ":</p>")
