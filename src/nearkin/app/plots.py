@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.io.atomic import atomic_write
+from nearkin.validation.extras import missing_extra
 
 RAW, LEARNED, FAINT = "#8a94a3", "#1f7a4d", "#d5dae1"
 TITLES = {"raw": "raw cosine", "learned": "learned"}
@@ -49,7 +50,7 @@ def _axes() -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("reports need matplotlib: pip install 'nearkin[plots]'") from None
+        raise missing_extra("a report", "matplotlib", "plots") from None
     plot = Figure(figsize=(10, 3.6))
     axes = plot.subplots(1, 2)
     for part in axes:

@@ -162,7 +162,8 @@ def sources_of(images: "ImageFolder | Sequence[Source]") -> list[Source]:
             f"images={str(images)[:80]!r} is a single path: pass ImageFolder(path) for a folder, "
             "or a list of paths"
         )
-    sources = list(images) if isinstance(images, Iterable) else [images]
+    found: Any = images
+    sources = list(found) if isinstance(found, Iterable) else [found]
     for source in sources:
         if not isinstance(source, str | os.PathLike | bytes):
             raise TypeError(

@@ -16,6 +16,7 @@ from nearkin.images.reading import ImageError, Source, read_window
 from nearkin.images.store import Failures
 from nearkin.io.fingerprint import TextDigest
 from nearkin.validation import expect
+from nearkin.validation.extras import missing_extra
 from nearkin.validation.parameters import Table, check_parameters
 
 Floats = NDArray[np.float32]
@@ -233,7 +234,7 @@ def _session(path: str, modified: int) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise ImportError("OnnxEncoder needs onnxruntime: pip install 'nearkin[onnx]'") from error
+        raise missing_extra("OnnxEncoder", "onnxruntime", "onnx") from error
     options = onnxruntime.SessionOptions()
     # One thread: the processes are the parallelism.
     options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.validation import expect
+from nearkin.validation.extras import missing_extra
 from nearkin.validation.parameters import checked
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("reading images needs Pillow: pip install 'nearkin[images]'") from error
+        raise missing_extra("reading images", "Pillow", "images") from error
     return Image
 
 
