@@ -1,7 +1,6 @@
 """The soft-voting nearest-neighbour classifier (Eq. 9): shortlist, score, vote."""
 
 import os
-import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
@@ -9,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin.adapter import METRICS, Adapter, Metric, fold
@@ -18,10 +16,7 @@ from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.calibration import calibrate_held_out, calibrate_on
-from nearkin.learning.holdout import lists_of
-from nearkin.learning.incremental import concatenate_labels
 from nearkin.learning.memory import check_classifier
-from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.base import known_index
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
@@ -29,24 +24,30 @@ from nearkin.selection.options import Selection
 from nearkin.selection.parts import Parts, select_parts
 from nearkin.selection.report import report
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, check_squares, validate_data
+from nearkin.validation.arrays import check_squares, labelled_rows, validate_data
+from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import Table, as_group, check_parameters, checked, require
 from nearkin.voting import votes
-from nearkin.voting.class_means import class_means
-from nearkin.voting.csls import CSLS_NEIGHBORS, matrix_for_csls, mean_similarity
+from nearkin.voting.csls import CSLS_NEIGHBORS
+from nearkin.voting.database import (
+    class_scores,
+    extend,
+    measure_csls,
+    store,
+    voter_novelty,
+    voter_scores,
+)
 from nearkin.voting.lists import as_voters, checked_lists, longest, padded
-from nearkin.voting.novelty import listed_novelty
 from nearkin.voting.parts import (
-    check_calibration,
     check_database,
+    check_given,
     cut,
     is_fitted,
     learn,
-    listed_scores,
     seeded,
     take_preparation,
 )
-from nearkin.voting.preparation import applied, prepared
+from nearkin.voting.preparation import applied
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
 Array = NDArray[np.float32]
@@ -190,19 +191,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             same folder resumes and ends with the same model; see `SLNE.fit`.
         """
         check_parameters(self)
-        automatic = isinstance(self.similarity, str)
-        if calibration is not None:
-            check_calibration(calibration)
-            if automatic:
-                raise ValueError(
-                    "calibration chooses the vote of a given similarity; similarity='auto' holds "
-                    "rows out itself: leave calibration out, or give a similarity"
-                )
-        if groups is not None and not automatic:
-            raise ValueError(
-                "groups are held out together when similarity='auto' chooses; with a given "
-                "similarity leave groups out"
-            )
+        check_given(isinstance(self.similarity, str), calibration, groups)
         for name in ("calibration_accuracy_", "trials_", "report_"):
             self.__dict__.pop(name, None)  # an earlier fit's
         with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
@@ -226,8 +215,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             similarity, preprocess = take_preparation(self.similarity, given, own)
             k = SHORTLIST if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
             return Parts(similarity, preprocess, k, self.vote)
-        check_label_count(X, y)
-        rows, labels = validate_data(
+        rows, labels = labelled_rows(
             self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2
         )
         if neighbors is not None:  # before a choice that takes minutes
@@ -254,10 +242,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.novelty_threshold_ = parts.novelty_threshold
         fitted = parts.similarity is None or is_fitted(parts.similarity)
         self.similarity_ = parts.similarity if fitted else seeded(parts.similarity, rng)
-        labels = self._keep(X, y, parts.preprocess, rng, folder)
-        lists = None if neighbors is None else checked_lists(neighbors, len(labels))
+        self._keep(X, y, parts.preprocess, rng, folder)
+        n = len(self.labels_)
+        lists = None if neighbors is None else checked_lists(neighbors, n)
         choosing = parts.vote == "auto"
-        if lists is None and len(labels) > 1 and (not fitted or choosing or self.vote_.csls > 0):
+        if lists is None and n > 1 and (not fitted or choosing or self.vote_.csls > 0):
             lists = self._find_lists(fitted, folder)
         # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.
         own = lists if neighbors is not None else cut(lists, self.similarity_)
@@ -265,7 +254,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             calibrate_held_out(self, y, lists, own, fitted, rng, folder)
         elif not fitted:
             learn(self.similarity_, self.database_, y, own, folder)
-        self._measure_csls(lists)
+        measure_csls(self, lists)
         if choosing and calibration is not None:
             calibrate_on(self, *calibration)
         return self
@@ -292,24 +281,15 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "database_")
         self._check_fitted()
-        check_label_count(X, y)
-        rows, new = validate_data(self, X, y, reset=False, **self._accepted)
-        check_classification_targets(new)
+        rows, new = labelled_rows(self, X, y, reset=False, **self._accepted)
         rows = applied(self.preprocess_, rows)
         total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
         memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
-        labels = concatenate_labels(self.classes_[self.labels_], new)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        self.labels_ = codes.astype(np.int32)
-        self.database_ = np.concatenate([self.database_, rows])
-        self._measure()
+        extend(self, rows, new)
         self._cached_index = None
-        n = len(codes)
-        self._measure_csls(
-            self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1]
-            if self.vote_.csls and n > 1
-            else None
-        )
+        n = len(self.labels_)
+        wanted = self.vote_.csls and n > 1
+        measure_csls(self, self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1] if wanted else None)
         return self
 
     def _check_fitted(self) -> None:
@@ -319,32 +299,16 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     def _keep(
         self, X: ArrayLike, y: ArrayLike, preprocess: Any, rng: Any, folder: RunFolder
-    ) -> NDArray[np.int32]:
-        """Validate, preprocess and store the rows and their labels."""
-        check_label_count(X, y)
+    ) -> None:
+        """Check, preprocess and store the rows and their labels."""
         self.preprocess_ = preprocess
-        rows, y = validate_data(self, X, y, **self._accepted)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        self.preprocess_, self.database_ = prepared(preprocess, rows, np.asarray(y), rng, folder)
-        self.labels_ = labels.astype(np.int32)
-        self._measure()
+        rows, labels = labelled_rows(self, X, y, **self._accepted)
+        store(self, rows, labels, preprocess, rng, folder)
         self._cached_index = None
         if not isinstance(self.n_neighbors, str) and self.n_neighbors > len(labels):
-            warnings.warn(
-                f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
-                stacklevel=4,
+            warn_caller(
+                f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote"
             )
-        return self.labels_
-
-    def _measure(self) -> None:
-        """Class means, and the mean squared row length, which only plain neighbours need."""
-        self.class_means_ = class_means(self.database_, self.labels_, len(self.classes_))
-        self.scale_ = 1.0
-        if self.similarity_ is None:
-            check_squares(self.database_, "X")
-            lengths = np.einsum("nd,nd->n", self.database_, self.database_)
-            self.scale_ = float(lengths.mean(dtype=np.float64))
 
     def _find_lists(self, fitted: bool, folder: RunFolder) -> NDArray[np.int32]:
         """One search serves the learner and the vote."""
@@ -375,17 +339,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             self._cached_index = NeighborIndex(self.database_, self.index)
         return self._cached_index  # type: ignore[return-value]
 
-    def _measure_csls(self, lists: NeighborLists | None) -> None:
-        """Measure how similar each row is to its surroundings."""
-        n = len(self.database_)
-        self.csls_bias_ = np.zeros(n, np.float32)
-        if self.vote_.csls and lists is not None:
-            if not isinstance(lists, np.ndarray):
-                lists = lists_of(lists, np.arange(n), n)
-            matrix = matrix_for_csls(self.similarity_, self.vote_.csls)
-            mean = mean_similarity(self.database_, lists, matrix, self.scale_)
-            self.csls_bias_ += self.vote_.csls * mean
-
     def _queries(self, X: ArrayLike) -> Array:
         check_is_fitted(self, "database_")
         check_parameters(self, only=("n_neighbors", "index"))
@@ -402,27 +355,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def shortlist_length(self) -> int:
         """Rows on the shortlist: `n_neighbors`, also if set after a fit, or what was chosen."""
         return self.n_neighbors_ if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
-
-    def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        scores = self._similarities(queries, indices)
-        return scores - self.csls_bias_[indices] if self.vote_.csls else scores
-
-    def _similarities(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        if self.similarity_ is None:
-            return pairs.pair_closeness(queries, self.database_, indices, self.scale_)
-        return listed_scores(self.similarity_, queries, self.database_, indices)
-
-    def _novelty(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        scores = self._similarities(queries, indices)
-        return listed_novelty(
-            self.similarity_, queries, self.database_, indices, scores, self.scale_
-        )
-
-    def _class_scores(self, queries: Array, means: Array) -> Array:
-        """Similarities of queries to class means."""
-        if self.similarity_ is None:
-            return queries @ means.T
-        return np.asarray(self.similarity_.similarity(queries, means), np.float32)
 
     def _blocks(
         self, X: ArrayLike, neighbors: NeighborLists | None
@@ -444,13 +376,13 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Votes by class, a block of queries at a time."""
         for block, indices in self._blocks(X, neighbors):
             n_classes = len(self.classes_)
-            scores = self._scores(block, indices)
+            scores = voter_scores(self, block, indices)
             tally = self.vote_.tally(scores, self.labels_[indices], n_classes)
             no_voters = np.isneginf(scores).all(axis=1)
             if no_voters.any():  # the class frequencies are all that is known
                 tally[no_voters] = np.bincount(self.labels_, minlength=n_classes)
             weighted = self.vote_.class_weight > 0
-            means = self._class_scores(block, self.class_means_) if weighted else None
+            means = class_scores(self, block, self.class_means_) if weighted else None
             yield self.vote_.combine(tally, means)
 
     def predict(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> NDArray[Any]:
@@ -504,7 +436,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         array([False,  True])
         """
         blocks = self._blocks(X, neighbors)
-        return np.concatenate([self._novelty(block, indices) for block, indices in blocks])
+        return np.concatenate([voter_novelty(self, block, indices) for block, indices in blocks])
 
     @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)
     def kneighbors(
@@ -521,7 +453,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         queries = self._queries(X)
         n = self._wanted(n_neighbors)
         indices = self._shortlist(queries)
-        scores = self._scores(queries, indices)
+        scores = voter_scores(self, queries, indices)
         if not rerank:
             return scores[:, :n], indices[:, :n]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]

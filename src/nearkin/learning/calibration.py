@@ -11,6 +11,7 @@ from nearkin.learning.holdout import HoldOut
 from nearkin.neighborhoods import NeighborLists
 from nearkin.voting.choice import Ballot, choose
 from nearkin.voting.class_means import class_means
+from nearkin.voting.database import class_scores, voter_novelty, voter_scores
 from nearkin.voting.novelty import threshold
 from nearkin.voting.parts import learn, learns_from_labels
 
@@ -82,11 +83,11 @@ def _choose(
 ) -> None:
     """Choose on queries whose labels are known."""
     ballot = Ballot(
-        model._scores(queries, voters),
+        voter_scores(model, queries, voters),
         model.labels_[voters],
         truth,
         len(model.classes_),
-        class_scores=model._class_scores(queries, means),
+        class_scores=class_scores(model, queries, means),
     )
     model.vote_, _, model.calibration_accuracy_ = choose(ballot)
-    model.novelty_threshold_ = threshold(model._novelty(queries, voters))
+    model.novelty_threshold_ = threshold(voter_novelty(model, queries, voters))

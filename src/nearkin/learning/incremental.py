@@ -7,10 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearkin.learning.memory import check_extended
 from nearkin.neighborhoods import NeighborLists, as_graph
 from nearkin.neighbors.base import build
 from nearkin.neighbors.lists import row_neighbors
 from nearkin.neighbors.search import nearest
+from nearkin.validation.arrays import concatenate_labels
+from nearkin.voting.preparation import applied
 
 Array = NDArray[np.float32]
 
@@ -73,6 +76,20 @@ class FittedRows:
         return TrainingSet(prepared, self.labels, neighbors)
 
 
+def extended(model: Any, rows: Array, labels: NDArray[Any]) -> TrainingSet:
+    """All rows that a model has seen with new, prepared ones, if that is known and fits."""
+    seen: TrainingSet | FittedRows | None = getattr(model, "_cached_seen", None)
+    if seen is None:
+        raise ValueError(
+            "partial_fit: the rows that this model was fitted on are not kept in files or "
+            "copies; fit on all rows, old and new, with warm_start=True to go on"
+        )
+    check_extended(model, seen, rows)
+    if isinstance(seen, FittedRows):
+        seen = seen.training_set(applied(model.preparation_, seen.rows), model.index)
+    return seen.extended(rows, labels, model.n_neighbors, model.index)
+
+
 def lists_of_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.int32]:
     """The `k` nearest, among all rows but itself, of each of the last `new` rows."""
     own = np.arange(len(rows) - new, len(rows))
@@ -81,13 +98,3 @@ def lists_of_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.int32
     found = build(rows, "exact" if index == "auto" else index)
     found.prepare(k)
     return row_neighbors(found, rows, own, k)[1]
-
-
-def concatenate_labels(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Old and new labels in one array; text and numbers do not mix."""
-    is_text = [labels.dtype.kind in "USO" for labels in (old, new)]
-    if is_text[0] != is_text[1] and len(old):
-        raise ValueError(
-            f"y holds {new.dtype} where earlier labels are {old.dtype}; give labels of one kind"
-        )
-    return np.concatenate([old, new]) if len(old) else new

@@ -8,9 +8,11 @@ elsewhere; what counts is the process's own memory. The bytes were measured
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin.learning.blocks import BLOCK
+from nearkin.learning.training_data import TrainingData
 from nearkin.native.intrinsics import CACHE_LINE
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, search_bytes
@@ -90,6 +92,41 @@ def classifier_bytes(
         fit = fit_bytes(rows, dims, k, ready_lists=True)
         stages["learning"] = database + lists + LIST_BYTES * rows * k + max(fit.values())
     return stages
+
+
+def check_fit(model: Any, data: TrainingData, kept: bool) -> None:
+    """Refuse a fit of SL-NE that does not fit into memory; a folder may keep rows on disk."""
+    (n, D), neighbors = data.rows.shape, data.neighbors
+    k = min(model.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
+    k = min((1 + model._execution.refresh) * k, n - 1) or 1
+    stages = fit_bytes(
+        n, D, k, index=model.index, ready_lists=neighbors is not None,
+        early_stopping=model.validation_fraction > 0, average=model.average,
+        spectral=model._constraint.spectral, quantized=model._quantizes(n, D),
+    )  # fmt: skip
+    if isinstance(neighbors, Neighborhoods):
+        del stages["graph"]
+    advice = f"lower n_neighbors={k}"
+    if model.prepare is not None:
+        stages = with_preparation(stages, n, D, kept)
+        advice += ", give folder=…, which keeps the prepared rows on disk"
+    if "neighbours" in stages:
+        advice += ", find neighbours with nearkin.neighbors.nearest(folder=…), kept on disk"
+    memory.check(
+        f"a fit on {n} rows of {D} columns", stages, f"{advice}, or learn an ensemble (SLDE)"
+    )
+
+
+def check_extended(model: Any, seen: Any, rows: NDArray[np.float32]) -> None:
+    """Refuse rows that, added to those that a model has `seen`, do not fit into memory."""
+    n, D = len(seen.rows) + len(rows), rows.shape[1]
+    k = model.n_neighbors
+    if len(seen.rows) and seen.neighbors is not None:
+        k = max(k, listed(seen.neighbors, len(seen.rows)))
+    stages = fit_bytes(n, D, k, index="exact", quantized=model._quantizes(n, D))
+    stages = {name: size + 4 * n * D for name, size in stages.items()}
+    advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
+    memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
 
 
 def check_classifier(X: Any, parts: Any, index: str, ready_lists: bool) -> None:

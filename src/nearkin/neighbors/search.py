@@ -6,7 +6,6 @@ that were found, whatever the back end computes with.
 """
 
 import os
-import warnings
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -28,6 +27,7 @@ from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, query_neighbors, row
 from nearkin.neighbors.shards import SHARD_ROWS, nearest_in_shards
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows
+from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import checked, require
 
 __all__ = ["EXACT_ROWS", "NeighborIndex", "nearest", "recall"]
@@ -199,13 +199,10 @@ def _checked_lists(indices: ArrayLike, n: int) -> NDArray[np.integer]:
 
 
 def clip_n_neighbors(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
-    """Return `n_neighbors`, at most ``n - 1``, with a warning if it is lowered.
-
-    For a method that `fit` calls through another.
-    """
+    """Return `n_neighbors`, at most ``n - 1``, with a warning if it is lowered."""
     k = min(n_neighbors, n - 1)
     if k < n_neighbors:
-        warnings.warn(f"{name}={n_neighbors} but X has {n} rows; {k} are used", stacklevel=5)
+        warn_caller(f"{name}={n_neighbors} but X has {n} rows; {k} are used")
     return k
 
 

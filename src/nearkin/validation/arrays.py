@@ -153,6 +153,14 @@ def check_label_count(X: Any, y: Any) -> None:
         )
 
 
+def labelled_rows(estimator: Any, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
+    """The rows of an estimator and a label for each, checked; `settings` as in `validate_data`."""
+    check_label_count(X, y)
+    rows, labels = validate_data(estimator, X, y, **settings)
+    check_classification_targets(labels)
+    return rows, labels
+
+
 def labels_of(y: Any, X: Any) -> NDArray[Any]:
     """`y` as an array of one label for each row of `X`."""
     with named("y", "an array of labels"):
@@ -168,6 +176,16 @@ def classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if len(classes) == 1:
         raise ValueError("y holds one class; at least two classes are needed to tell apart")
     return classes, labels
+
+
+def concatenate_labels(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """Old and new labels in one array; text and numbers do not mix."""
+    is_text = [labels.dtype.kind in "USO" for labels in (old, new)]
+    if is_text[0] != is_text[1] and len(old):
+        raise ValueError(
+            f"y holds {new.dtype} where earlier labels are {old.dtype}; give labels of one kind"
+        )
+    return np.concatenate([old, new]) if len(old) else new
 
 
 def _count(given: Any) -> int | None:

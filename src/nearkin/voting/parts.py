@@ -94,7 +94,23 @@ def learn(
     return learner.fit(rows[chosen], np.asarray(y)[chosen])
 
 
-def check_calibration(calibration: Any) -> None:
+def check_given(automatic: bool, calibration: Any, groups: Any) -> None:
+    """Refuse arguments of a fit that are of no use to its similarity, automatic or not."""
+    if calibration is not None:
+        _check_calibration(calibration)
+        if automatic:
+            raise ValueError(
+                "calibration chooses the vote of a given similarity; similarity='auto' holds "
+                "rows out itself: leave calibration out, or give a similarity"
+            )
+    if groups is not None and not automatic:
+        raise ValueError(
+            "groups are held out together when similarity='auto' chooses; with a given "
+            "similarity leave groups out"
+        )
+
+
+def _check_calibration(calibration: Any) -> None:
     """Refuse what is no pair of rows and labels to choose a vote on."""
     if not isinstance(calibration, tuple | list) or len(calibration) != 2:
         many = f" of {len(calibration)}" if isinstance(calibration, tuple | list) else ""
