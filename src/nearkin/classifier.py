@@ -18,7 +18,14 @@ from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.calibration import calibrate_held_out, calibrate_on
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
-from nearkin.neighbors.base import known_index
+from nearkin.neighbors.retrieval import (
+    Retrieval,
+    extended,
+    index_description,
+    kept_lists,
+    known_retrieval,
+    shortlist,
+)
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
 from nearkin.selection.options import Selection
 from nearkin.selection.parts import Parts, select_parts
@@ -26,7 +33,14 @@ from nearkin.selection.report import report
 from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_squares, labelled_rows, validate_data
 from nearkin.validation.caller import warn_caller
-from nearkin.validation.parameters import Table, as_group, check_parameters, checked, require
+from nearkin.validation.parameters import (
+    Table,
+    as_group,
+    check_parameters,
+    checked,
+    is_fitted,
+    require,
+)
 from nearkin.voting import votes
 from nearkin.voting.csls import CSLS_NEIGHBORS
 from nearkin.voting.database import (
@@ -41,13 +55,13 @@ from nearkin.voting.lists import as_voters, checked_lists, longest, padded
 from nearkin.voting.parts import (
     check_database,
     check_given,
+    check_index,
     cut,
-    is_fitted,
     learn,
     seeded,
     take_preparation,
 )
-from nearkin.voting.preparation import applied
+from nearkin.voting.preparation import applied, fitted_retrieval
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
 Array = NDArray[np.float32]
@@ -85,8 +99,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         ``"similarity"`` is the paper's; the others are sharper, and `nearkin.Vote` sets how
         much, with the share of the class means. ``"auto"`` takes what is best on held-out rows
         (a tenth of them, at most 5,000, if the similarity is given).
-    index : str
-        How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`.
+    index : str or Retrieval
+        How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`. Among the
+        preprocessed rows, or by a `nearkin.Retrieval` of its own.
     selection : Selection, optional
         What the automatic choice aims at (classification or retrieval) and may cost.
     random_state : int, RandomState instance or None
@@ -95,7 +110,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : array of labels
-    similarity_, preprocess_ : fitted parts, or None
+    similarity_, preprocess_, retrieval_ : fitted parts, or None
     n_neighbors_ : int
     vote_ : nearkin.voting.votes.Vote
     trials_ : list of dict
@@ -132,7 +147,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         "preprocess": expect.auto(expect.part("transform", "a transformer such as Preprocess()")),
         "n_neighbors": expect.either(expect.choice("auto"), expect.whole(1)),
         "vote": known_vote,
-        "index": known_index,
+        "index": known_retrieval,
         "selection": expect.group(Selection),
         "random_state": expect.seed,
     }
@@ -140,6 +155,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     database_: Array
     labels_: NDArray[np.int32]
+    retrieval_: Retrieval | None = None
     _cached_index: NeighborIndex | None
 
     def __init__(
@@ -149,7 +165,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         preprocess: Any = "auto",
         n_neighbors: int | Literal["auto"] = "auto",
         vote: Literal["auto"] | VoteName | Vote = "auto",
-        index: str = "auto",
+        index: str | Retrieval = "auto",
         selection: Selection | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -210,6 +226,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     ) -> Parts:
         """What the classifier is made of: given, or chosen on held-out rows."""
         if not isinstance(self.similarity, str):
+            check_index(self.similarity)
             given = None if isinstance(self.preprocess, str) else self.preprocess
             own = isinstance(self.preprocess, str)
             similarity, preprocess = take_preparation(self.similarity, given, own)
@@ -282,6 +299,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "database_")
         self._check_fitted()
         rows, new = labelled_rows(self, X, y, reset=False, **self._accepted)
+        if self.retrieval_ is not None:
+            self.retrieval_ = extended(self.retrieval_, rows)
         rows = applied(self.preprocess_, rows)
         total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
         memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
@@ -289,7 +308,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._cached_index = None
         n = len(self.labels_)
         wanted = self.vote_.csls and n > 1
-        measure_csls(self, self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1] if wanted else None)
+        measure_csls(self, self._row_lists(min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
         return self
 
     def _check_fitted(self) -> None:
@@ -304,6 +323,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.preprocess_ = preprocess
         rows, labels = labelled_rows(self, X, y, **self._accepted)
         store(self, rows, labels, preprocess, rng, folder)
+        self.retrieval_ = fitted_retrieval(self.index, rows, labels, rng, folder)
         self._cached_index = None
         if not isinstance(self.n_neighbors, str) and self.n_neighbors > len(labels):
             warn_caller(
@@ -318,8 +338,10 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             require("similarity.n_neighbors", learner, expect.whole(1))
             learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
         k = min(max(self.shortlist_length, learner, CSLS_NEIGHBORS), n - 1)
+        if self.retrieval_ is not None:
+            return kept_lists(self.retrieval_, k, folder)
         inputs = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
-        found = folder.part("neighbors", inputs, lambda: {"indices": self._index.nearest(k)[1]})
+        found = folder.part("neighbors", inputs, lambda: {"indices": self._row_lists(k)})
         return found["indices"]
 
     @property
@@ -336,20 +358,30 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     @property
     def _index(self) -> NeighborIndex:
         if getattr(self, "_cached_index", None) is None:
-            self._cached_index = NeighborIndex(self.database_, self.index)
+            self._cached_index = NeighborIndex(self.database_, index_description(self.index))
         return self._cached_index  # type: ignore[return-value]
 
-    def _queries(self, X: ArrayLike) -> Array:
+    def _row_lists(self, k: int) -> NDArray[np.int32]:
+        """The nearest of the other stored rows."""
+        if self.retrieval_ is not None:
+            return self.retrieval_.lists(k)
+        return self._index.nearest(k)[1]
+
+    def _queries(self, X: ArrayLike) -> tuple[Any, Array]:
+        """Queries as they are given, checked, and preprocessed."""
         check_is_fitted(self, "database_")
         check_parameters(self, only=("n_neighbors", "index"))
         self._check_fitted()
         rows = validate_data(self, X, reset=False, **self._accepted)
         queries = applied(self.preprocess_, rows)
         check_squares(queries, "X")
-        return queries
+        return rows, queries
 
-    def _shortlist(self, queries: Array) -> NDArray[np.int32]:
-        return self._index.nearest(min(self.shortlist_length, len(self.database_)), queries)[1]
+    def _shortlist(self, given: Any, queries: Array) -> NDArray[np.int32]:
+        k = min(self.shortlist_length, len(self.database_))
+        if self.retrieval_ is not None:
+            return shortlist(self.retrieval_, k, given)
+        return self._index.nearest(k, queries)[1]
 
     @property
     def shortlist_length(self) -> int:
@@ -360,7 +392,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, neighbors: NeighborLists | None
     ) -> Iterator[tuple[Array, NDArray[np.int32]]]:
         """Preprocessed queries and their voters, a block at a time."""
-        queries = self._queries(X)
+        given, queries = self._queries(X)
         lists = None
         if neighbors is not None:
             lists = as_voters(neighbors, len(queries), len(self.database_))
@@ -370,7 +402,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
             block = queries[part]
-            yield block, self._shortlist(block) if lists is None else padded(lists[part])
+            voters = self._shortlist(given[part], block) if lists is None else padded(lists[part])
+            yield block, voters
 
     def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
         """Votes by class, a block of queries at a time."""
@@ -440,9 +473,15 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
 
     @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)
     def kneighbors(
-        self, X: ArrayLike, n_neighbors: int | None = None, rerank: bool = True
+        self,
+        X: ArrayLike,
+        n_neighbors: int | None = None,
+        rerank: bool = True,
+        neighbors: NeighborLists | None = None,
     ) -> tuple[Array, NDArray[np.int32]]:
         """The most similar database rows: the shortlist, re-ranked, or as it is.
+
+        `neighbors` as in `predict`: another shortlist.
 
         Returns
         -------
@@ -450,26 +489,28 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             Most similar first; with ``rerank=False``, nearest first. Where an approximate index
             found fewer rows, −inf and ``-1`` fill the places.
         """
-        queries = self._queries(X)
-        n = self._wanted(n_neighbors)
-        indices = self._shortlist(queries)
+        given, queries = self._queries(X)
+        if neighbors is None:
+            n = self._wanted(n_neighbors, min(self.shortlist_length, len(self.database_)))
+            indices = self._shortlist(given, queries)
+        else:
+            indices = padded(as_voters(neighbors, len(queries), len(self.database_)))
+            n = self._wanted(n_neighbors, indices.shape[1])
         scores = voter_scores(self, queries, indices)
         if not rerank:
             return scores[:, :n], indices[:, :n]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
         return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
 
-    def _wanted(self, n_neighbors: int | None) -> int:
-        """How many of the shortlist `kneighbors` is to give."""
-        rows = len(self.database_)
-        most = min(self.shortlist_length, rows)
+    def _wanted(self, n_neighbors: int | None, most: int) -> int:
+        """How many of a shortlist of `most` rows `kneighbors` is to give."""
         if n_neighbors is None:
             return most
         if n_neighbors > most:
             raise ValueError(
                 f"n_neighbors={n_neighbors} must lie between 1 and {most}, the length of the "
                 "shortlist; for more, raise n_neighbors of the model with "
-                f"set_params(n_neighbors=...), up to its {rows} rows"
+                f"set_params(n_neighbors=...), up to its {len(self.database_)} rows"
             )
         return n_neighbors
 

@@ -40,6 +40,12 @@ from nearkin.learning.training_data import TrainingData
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors.kmeans import cells_of
+from nearkin.neighbors.retrieval import (
+    index_description,
+    kept_lists,
+    refuse_retrieval,
+    without_rows,
+)
 from nearkin.neighbors.search import clip_n_neighbors, nearest
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE
@@ -48,7 +54,7 @@ from nearkin.validation.arrays import as_rows, validate_data
 from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import Table, check_parameters, require
 from nearkin.voting.parts import learns_from_labels
-from nearkin.voting.preparation import prepared
+from nearkin.voting.preparation import check_unlabelled, fitted_retrieval, prepared
 
 Array = NDArray[np.float32]
 
@@ -185,8 +191,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
 
     @property
     def index(self) -> str:
-        """How neighbours are found: the learner's."""
-        return self._execution.index
+        """How neighbours are found: the back end's name, the learner's."""
+        return index_description(self._execution.index)
 
     @property
     def margin(self) -> float:
@@ -240,6 +246,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         held-out queries, `matrix_` is the identity and there are no members.
         """
         self._check_parameters()
+        refuse_retrieval(self._execution.index, "fit_pairs searches under M")
         rows = as_rows(queries, "queries")
         validate_data(self, queries, skip_check_array=True)  # for its names of columns
         stored = as_rows(documents, "documents", rows.shape[1])
@@ -264,7 +271,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             check_projections(self, rows)
         self.joint_history_: list[dict[str, float]] = []
         learners = self._learners(rng, k)
-        hoods, holdout = self._hoods(rows, data, rng, k)
+        hoods, holdout = self._hoods(rows, data, (rng, seeds), k, folder)
         inputs = self._inputs(rows, data.labels, hoods, learners) if folder.durable else {}
         members = Members(folder, inputs, len(learners))
         self._learn(members, rows, learners, (data.labels, hoods, holdout))
@@ -297,6 +304,10 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 f"learner.execution.refresh={self._execution.refresh}: members share one graph, "
                 "which is not searched again; give refresh=0, or learn with SLNE"
             )
+        if self.own_neighbors:
+            refuse_retrieval(self._execution.index, "own_neighbors searches in each projection")
+        if self.weights == "accuracy":
+            check_unlabelled(self._execution.index, "weights='accuracy' judges on held-out rows")
         if self.weights == "accuracy" and self.own_neighbors:
             raise ValueError("weights='accuracy' judges by the shared graph: own_neighbors=False")
 
@@ -313,6 +324,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         for learner in learners:
             if isinstance(learner, SLNE):
                 learner.set_params(prepare=None)  # the ensemble has done so
+                if learner.execution is not None:  # and has searched
+                    learner.execution.index = self.index
             if self.own_neighbors and isinstance(learner, SLNE):
                 learner.set_params(n_neighbors=k)  # the warning was given, once for all
             seed = int(rng.integers(2**31 - 1))
@@ -320,16 +333,27 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 learner.set_params(random_state=seed)
         return learners
 
+    def _find_neighbors(
+        self, rows: Array, data: TrainingData, k: int, seeds: Any, folder: RunFolder
+    ) -> NDArray[np.int32]:
+        execution = self._execution
+        retrieval = fitted_retrieval(execution.index, data.rows, data.y, seeds, folder)
+        if retrieval is None:
+            return nearest(rows, k, index=self.index, verbose=execution.verbose)[1]
+        self.retrieval_ = without_rows(retrieval)
+        return kept_lists(retrieval, k, folder)
+
     def _hoods(
-        self, rows: Array, data: TrainingData, rng: np.random.Generator, k: int
+        self, rows: Array, data: TrainingData, random: Any, k: int, folder: RunFolder
     ) -> tuple[Neighborhoods | None, HoldOut]:
         """The shared graph, and the rows held out from it."""
-        holdout = HoldOut.none(len(rows))
+        holdout, self.retrieval_ = HoldOut.none(len(rows)), None
+        rng, seeds = random
         if self.own_neighbors:
             return None, holdout
         neighbors, labels = data.neighbors, data.labels
         if neighbors is None:
-            neighbors = nearest(rows, k, index=self.index, verbose=self._execution.verbose)[1]
+            neighbors = self._find_neighbors(rows, data, k, seeds, folder)
         if self.weights == "accuracy":
             holdout = HoldOut.draw(neighbors, labels, HELD_OUT, rng)
         limit = self._execution.hub_limit if isinstance(self._prototype, SLNE) else None

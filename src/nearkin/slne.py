@@ -31,6 +31,7 @@ from nearkin.learning.training_data import ROWS, TrainingData
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors.base import check_metric
+from nearkin.neighbors.retrieval import Retrieval, index_description, refuse_retrieval
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows, labelled_rows, validate_data
@@ -86,6 +87,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     matrix_ : (D, D) float32 array
         M, for prepared rows.
     preparation_ : fitted preparation, or None
+    retrieval_ : fitted Retrieval, or None
+        What found the neighbours, without their vectors; None in the space which is learned on.
     history_ : list of dict
         For each epoch: ``epoch``, ``violation_rate``, ``loss``, ``skipped``, ``seconds`` and, with
         early stopping, ``validation``. The violation rate is the share of the visited rows with a
@@ -214,8 +217,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     @property
     def index(self) -> str:
-        """How neighbours are found."""
-        return self._execution.index
+        """How neighbours are found: the back end's name, also that of a retrieval."""
+        return index_description(self._execution.index)
 
     def fit(
         self,
@@ -290,6 +293,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             Where finished rounds are kept; the same fit resumes after the last of them.
         """
         check_parameters(self)
+        refuse_retrieval(self._execution.index, "fit_pairs searches under M")
         rows = as_rows(queries, "queries")
         validate_data(self, queries, skip_check_array=True)  # for its names of columns
         stored = as_rows(documents, "documents")
@@ -324,16 +328,16 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         check_parameters(self)
         first = not hasattr(self, "matrix_")
         accepted = ROWS | {"reset": first, "ensure_min_samples": 1 + first}
-        rows, labels = labelled_rows(self, X, y, **accepted)
+        given, labels = labelled_rows(self, X, y, **accepted)
         random_state = check_random_state(self.random_state)
         seed = int(random_state.randint(np.iinfo(np.int32).max))
         if first:
-            self.rule_ = for_shape(*rows.shape)["sampling"]
-            rows = prepare_rows(self, rows, labels, random_state, RunFolder.nowhere())
+            self.rule_, self.retrieval_ = for_shape(*given.shape)["sampling"], None
+            rows = prepare_rows(self, given, labels, random_state, RunFolder.nowhere())
             self._cached_seen = TrainingSet.empty(rows.shape[1], labels)
         else:
-            rows = applied(self.preparation_, rows)
-        seen = extended(self, rows, labels)
+            rows = applied(self.preparation_, given)
+        seen = extended(self, given, rows, labels, random_state)
         codes = np.unique(seen.labels, return_inverse=True)[1]
         hoods = neighborhoods(seen.neighbors, codes, hub_limit=self._execution.hub_limit)
         report_skipped(self, hoods)
@@ -353,7 +357,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     def settings(self) -> dict[str, Any]:
         """The parameters that decide what is learned, to be compared before a fit is resumed."""
         names = "n_neighbors", "tol", "validation_fraction", "average"
-        execution = self._execution.get_params()
+        execution = self._execution.get_params(deep=False)
+        if isinstance(execution["index"], Retrieval):
+            execution["index"] = execution["index"].description
         return (
             {name: getattr(self, name) for name in names}
             | {"sampling": self._rule.fingerprint(), "step_size": self._step_size}

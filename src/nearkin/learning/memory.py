@@ -16,10 +16,11 @@ from nearkin.learning.training_data import TrainingData
 from nearkin.native.intrinsics import CACHE_LINE
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, search_bytes
+from nearkin.neighbors.retrieval import index_description
 from nearkin.preprocessing.pca import BLOCK_BYTES, MAX_EIGH_SIZE
 from nearkin.validation import memory
 from nearkin.validation.memory import Stages
-from nearkin.voting.parts import is_fitted
+from nearkin.validation.parameters import is_fitted
 from nearkin.voting.preparation import width_of
 from nearkin.voting.votes import as_vote
 
@@ -106,6 +107,8 @@ def check_fit(model: Any, data: TrainingData, kept: bool) -> None:
     )  # fmt: skip
     if isinstance(neighbors, Neighborhoods):
         del stages["graph"]
+    vectors = 0 if kept or neighbors is not None else retrieval_bytes(model._execution.index, n, D)
+    stages = {stage: size + vectors for stage, size in stages.items()}
     advice = f"lower n_neighbors={k}"
     if model.prepare is not None:
         stages = with_preparation(stages, n, D, kept)
@@ -129,7 +132,7 @@ def check_extended(model: Any, seen: Any, rows: NDArray[np.float32]) -> None:
     memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
 
 
-def check_classifier(X: Any, parts: Any, index: str, ready_lists: bool) -> None:
+def check_classifier(X: Any, parts: Any, index: Any, ready_lists: bool) -> None:
     """Refuse a classifier's fit that does not fit into memory; `parts` is what it is made of."""
     shape: tuple[Any, ...] = getattr(X, "shape", None) or ()
     if len(shape) != 2 or 0 in shape:  # lists, and what is refused
@@ -141,9 +144,12 @@ def check_classifier(X: Any, parts: Any, index: str, ready_lists: bool) -> None:
     k = max(parts.n_neighbors, near if learns and isinstance(near, int) else 0)
     searches = learns or parts.vote == "auto" or as_vote(parts.vote).csls > 0
     stages = classifier_bytes(
-        n, D, dims, max(1, min(k, n - 1)), index=index, ready_lists=ready_lists or not searches,
-        preprocess=parts.preprocess is not None, learns=learns,
+        n, D, dims, max(1, min(k, n - 1)), index=index_description(index),
+        ready_lists=ready_lists or not searches, preprocess=parts.preprocess is not None,
+        learns=learns,
     )  # fmt: skip
+    vectors = retrieval_bytes(index, n, D)
+    stages = {stage: size + vectors for stage, size in stages.items()}
     if parts.preprocess is None:
         memory.check_conversion(X)
     advice = f"lower n_neighbors={k}, or fit on a memory map: np.load(path, mmap_mode='r')"
@@ -160,6 +166,13 @@ def with_preparation(stages: Stages, rows: int, columns: int, kept: bool) -> Sta
     copy = 0 if kept else 4 * rows * columns
     prepared = {stage: size + copy for stage, size in stages.items()}
     return {"preparation": copy + pca_bytes(rows, columns, min(rows, columns))} | prepared
+
+
+def retrieval_bytes(index: Any, rows: int, columns: int) -> int:
+    """Bytes of the vectors that a retrieval, if the index is one, makes of rows."""
+    if isinstance(index, str) or index.kind != "transformer" or index.source is None:
+        return 0
+    return 4 * rows * width_of(index.source, rows, columns)
 
 
 def pca_bytes(rows: int, columns: int, dims: int) -> int:

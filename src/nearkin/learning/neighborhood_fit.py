@@ -25,7 +25,9 @@ from nearkin.neighborhoods import (
     neighborhoods,
     split_by_shared_labels,
 )
+from nearkin.neighbors.retrieval import kept_lists, without_rows
 from nearkin.neighbors.search import clip_n_neighbors, nearest
+from nearkin.voting.preparation import fitted_retrieval
 
 Array = NDArray[np.float32]
 
@@ -47,7 +49,9 @@ class NeighborhoodFit:
         model._cached_seen = None if data.several else FittedRows(*given)
         self.rows = prepare_rows(model, data.rows, data.y, random_state, folder)
         self.digest = Digest(self.rows)
-        lists = self._find_neighbors(folder) if data.neighbors is None else data.neighbors
+        model.retrieval_, lists = None, data.neighbors
+        if lists is None:
+            lists = self._find_neighbors(random_state, folder)
         self.holdout = validation_rows(lists, data.labels, model.validation_fraction, self.seed)
         best = self._learn(lists, folder)
         self._refresh(lists, best, folder)
@@ -74,9 +78,14 @@ class NeighborhoodFit:
         with serial_blas():
             return refreshed(lists, self.rows, model.matrix_, model.n_neighbors, model.index)
 
-    def _find_neighbors(self, folder: RunFolder) -> NDArray[np.int32]:
-        model, rows = self.model, self.rows
+    def _find_neighbors(self, rng: Any, folder: RunFolder) -> NDArray[np.int32]:
+        """Lists of nearest rows, in the space which is learned on or by a retrieval of its own."""
+        model, data, rows = self.model, self.data, self.rows
         k = clip_n_neighbors(model.n_neighbors, len(rows))
+        retrieval = fitted_retrieval(model._execution.index, data.rows, data.y, rng, folder)
+        if retrieval is not None:
+            model.retrieval_ = without_rows(retrieval)
+            return kept_lists(retrieval, k, folder)
 
         def search() -> dict[str, NDArray[Any]]:
             verbose = model._execution.verbose

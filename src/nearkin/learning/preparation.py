@@ -16,7 +16,7 @@ from nearkin.learning.trainer import TINY
 from nearkin.preprocessing import Preprocess, WithinClassWhitening
 from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.voting.parts import learns_from_labels
-from nearkin.voting.preparation import prepared
+from nearkin.voting.preparation import check_unlabelled, prepared
 
 Preparation = Literal["auto"] | LinearPreprocessing | None
 
@@ -62,8 +62,11 @@ def prepare_rows(
     model: Any, rows: NDArray[np.float32], y: NDArray[Any], rng: Any, folder: RunFolder
 ) -> NDArray[np.float32]:
     """Rows as the model, which keeps its preparation and their scale, learns on them."""
+    judged, several = model.validation_fraction > 0, y.ndim == 2
+    if judged or several:
+        why = "y has several labels a row" if several else "validation_fraction holds rows out"
+        check_unlabelled(model._execution.index, why)
     if not (model.warm_start and hasattr(model, "matrix_")):
-        judged, several = model.validation_fraction > 0, y.ndim == 2
         unfitted = preparation_for(model.prepare, rows.shape, judged or several)
         if learns_from_labels(unfitted) and (judged or several):
             raise ValueError(_labels_needed(model, several))

@@ -88,7 +88,7 @@ def nearest(
         raise ValueError("folder= keeps the lists of the rows of X themselves; leave out queries")
     rows = as_rows(X, "X")
     vectors = _queries(queries, rows)
-    _check_k(k, len(rows), exclude_self=vectors is None)
+    check_k(k, len(rows), exclude_self=vectors is None)
     if place.durable:
         jobs = min(effective_n_jobs(n_jobs), -(-len(rows) // SHARD_ROWS))
         check_search(rows.shape, k, index, min(len(rows), SHARD_ROWS), jobs)
@@ -128,7 +128,7 @@ class NeighborIndex:
     def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
         """The `k` nearest rows of each query, or of each row but itself."""
         vectors = _queries(queries, self.rows)
-        _check_k(k, len(self.rows), exclude_self=vectors is None)
+        check_k(k, len(self.rows), exclude_self=vectors is None)
         return _search(self._back_end, self.rows, vectors, k, verbose)
 
 
@@ -206,7 +206,7 @@ def clip_n_neighbors(n_neighbors: int, n: int, name: str = "n_neighbors") -> int
     return k
 
 
-def _check_k(k: int, n: int, exclude_self: bool) -> None:
+def check_k(k: int, n: int, exclude_self: bool) -> None:
     """Refuse to search for more neighbours than there are rows."""
     if exclude_self and n == 1:
         raise ValueError("X has one row, which has no neighbours; at least two rows are needed")
