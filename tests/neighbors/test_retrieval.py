@@ -249,7 +249,9 @@ def test_the_choice_among_candidates_may_have_a_retrieval(data):
     X, y, Q, t = data
     model = SoftVotingKNN(index=Retrieval(ROOTS), random_state=0).fit(X, y)
     k = model.shortlist_length
-    near = nearest(model.retrieval_.vectors_, k, queries=model.retrieval_.transformed(Q))[1]
+    near = nearest(
+        model.retrieval_.vectors_, k, queries=model.retrieval_.transformer_.transform(Q)
+    )[1]
     assert_array_equal(model.predict(Q), model.predict(Q, neighbors=near))
     assert model.score(Q, t) > 0.5
 

@@ -4,6 +4,7 @@ In the paper a retrieval system of its own supplies the neighbourhoods of traini
 queries, and the similarity that is learned re-ranks what it finds.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -37,7 +38,7 @@ def known_source(value: Any) -> str | None:
     """What neighbours can be found by: an `Expectation`."""
     if isinstance(value, type):
         return f"an object, not a class: give {value.__name__}()"
-    right = value is None or hasattr(value, "transform") or callable(value) or _is_array(value)
+    right = value is None or hasattr(value, "transform") or _is_array(value) or _takes_two(value)
     return None if right else (
         "a transformer such as Preprocess(), an array of the rows' other vectors, a function of "
         "queries and k, or None"
@@ -153,11 +154,12 @@ class Retrieval(ParameterGroup):
             Nearest first; ``-1`` in places that stay empty.
         """
         check_is_fitted(self, "transformer_")
+        check_parameters(self)  # which may be set after a fit
         if self.kind == "function":
             return self._asked(k, queries)
-        return self._index.nearest(k, None if queries is None else self.transformed(queries))[1]
+        return self._index.nearest(k, None if queries is None else self._transformed(queries))[1]
 
-    def transformed(self, X: Any) -> Any:
+    def _transformed(self, X: Any) -> Any:
         """Rows as they are searched; those of a source of vectors already are."""
         if self.transformer_ is None:
             return X.toarray() if hasattr(X, "toarray") else X
@@ -168,7 +170,8 @@ class Retrieval(ParameterGroup):
     @property
     def _index(self) -> NeighborIndex:
         if getattr(self, "_cached_index", None) is None:
-            self._cached_index = NeighborIndex(self.vectors_, self.index)
+            check_is_fitted(self, "vectors_")
+            self._cached_index = NeighborIndex(as_rows(self.vectors_, "vectors_"), self.index)
         return self._cached_index  # type: ignore[return-value]
 
     def _asked(self, k: int, queries: Any) -> Lists:
@@ -204,7 +207,7 @@ def keep(retrieval: RetrievalT, X: Any, transformer: Any, vectors: Any = None) -
                 "the same rows are expected"
             )
     elif retrieval.kind == "transformer":
-        known = retrieval.transformed(X) if vectors is None else vectors
+        known = retrieval._transformed(X) if vectors is None else vectors
         retrieval.vectors_ = as_rows(known, "X" if transformer is None else "source.transform(X)")
     return retrieval
 
@@ -229,7 +232,7 @@ def over(retrieval: Retrieval, X: Any, advice: str = "give neighbors=") -> Retri
 def extended(retrieval: Retrieval, X: Any) -> Retrieval:
     """A fitted retrieval over its rows and new ones."""
     _require_transformer(retrieval, "the neighbours of new rows", "fit again on all rows")
-    vectors = np.concatenate([retrieval.vectors_, as_rows(retrieval.transformed(X), "X")])
+    vectors = np.concatenate([retrieval.vectors_, as_rows(retrieval._transformed(X), "X")])
     return keep(Retrieval(retrieval.source, retrieval.index), None, retrieval.transformer_, vectors)
 
 
@@ -254,6 +257,19 @@ def shortlist(retrieval: Retrieval, k: int, rows: Any) -> Lists:
             f"theirs; give neighbors=model.retrieval_.lists({k}, vectors of the queries)"
         )
     return retrieval.lists(k, rows)
+
+
+def _takes_two(function: Any) -> bool:
+    """Whether something can be asked for k rows near some queries, as far as it tells."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind("queries", "k")
+    except TypeError:
+        return False
+    except ValueError:  # a compiled function that has no signature
+        return True
+    return True
 
 
 def index_description(index: Any) -> str:

@@ -76,7 +76,8 @@ def notes(setup: Setup) -> list[str]:
         f"{'s' * (setup.splits > 1)}; the accuracies over all test images are in table3.json "
         "(plain_top1). The paper does not say which it prints.",
         f"Retrieval: {OTHER_SYSTEM}. At the paper's settings, LMNN, SL-NE and SL-DE vote among "
-        "what it finds, and SL-NE and SL-DE learn from that. On the substitute it is the nearest rows.",
+        "what it finds, and SL-NE and SL-DE learn from that. On the substitute it is the nearest "
+        "rows.",
         f"MNIST ({'few digits' if setup.quick else '60,000 digits'}, 300-d PCA, neighbourhoods "
         "of 50, SL-DE with members of 100 dimensions) is a substitute for the sets that are not "
         "here; the paper has no figure for it.",
