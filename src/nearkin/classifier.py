@@ -24,9 +24,10 @@ from nearkin.neighbors.retrieval import (
     index_description,
     kept_lists,
     known_retrieval,
+    searchable,
     shortlist,
 )
-from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
+from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors, index_of
 from nearkin.selection.options import Selection
 from nearkin.selection.parts import Parts, select_parts
 from nearkin.selection.report import report
@@ -132,6 +133,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Mean squared row length; 1 where a similarity makes no use of it.
     csls_bias_ : (n,) float32 array
         What ``vote_.csls`` takes off each row's score.
+    search_index_ : dict of arrays, or None
+        The index that a file has brought along; without one, it is built for the first query.
 
     Examples
     --------
@@ -156,6 +159,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     database_: Array
     labels_: NDArray[np.int32]
     retrieval_: Retrieval | None = None
+    search_index_: dict[str, NDArray[Any]] | None
     _cached_index: NeighborIndex | None
 
     def __init__(
@@ -305,7 +309,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
         memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
         extend(self, rows, new)
-        self._cached_index = None
+        self._cached_index = self.search_index_ = None
         n = len(self.labels_)
         wanted = self.vote_.csls and n > 1
         measure_csls(self, self._row_lists(min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
@@ -315,6 +319,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
         if hasattr(self, "database_"):
             check_database(self)
+            if getattr(self, "search_index_", None) is not None:
+                _ = self._searched  # which compares it with the rows, once
 
     def _keep(
         self, X: ArrayLike, y: ArrayLike, preprocess: Any, rng: Any, folder: RunFolder
@@ -324,7 +330,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         rows, labels = labelled_rows(self, X, y, **self._accepted)
         store(self, rows, labels, preprocess, rng, folder)
         self.retrieval_ = fitted_retrieval(self.index, rows, labels, rng, folder)
-        self._cached_index = None
+        self._cached_index = self.search_index_ = None
         if not isinstance(self.n_neighbors, str) and self.n_neighbors > len(labels):
             warn_caller(
                 f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote"
@@ -358,8 +364,21 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     @property
     def _index(self) -> NeighborIndex:
         if getattr(self, "_cached_index", None) is None:
-            self._cached_index = NeighborIndex(self.database_, index_description(self.index))
+            kept = getattr(self, "search_index_", None)
+            self._cached_index = index_of(self.database_, index_description(self.index), kept)
         return self._cached_index  # type: ignore[return-value]
+
+    @property
+    def _searched(self) -> NeighborIndex | None:
+        """The index of what is searched; a function that finds neighbours has none."""
+        if self.retrieval_ is None:
+            return self._index
+        return searchable(self.retrieval_, getattr(self, "search_index_", None))
+
+    def state_to_save(self) -> dict[str, Any]:
+        """What a file holds: with the index of many rows, which takes long to build again."""
+        k, index = min(self.shortlist_length, len(self.database_)), self._searched
+        return vars(self) | {"search_index_": None if index is None else index.arrays(k)}
 
     def _row_lists(self, k: int) -> NDArray[np.int32]:
         """The nearest of the other stored rows."""

@@ -159,6 +159,16 @@ def test_a_model_and_its_retrieval_survive_saving(data, kind, tmp_path):
         assert more < 2 * 4 * 3 * len(X)
 
 
+def test_a_file_brings_the_index_of_its_retrieval_along(data, tmp_path, monkeypatch):
+    X, y, Q, _ = data
+    model = classifier(Retrieval(ROOTS, "cells;recall=1"), "power").fit(X, y)
+    model.save(tmp_path / "model.safetensors")
+    monkeypatch.setattr("nearkin.neighbors.cells.Partition.__init__", None)  # nothing is built
+    loaded = nearkin.load(tmp_path / "model.safetensors")
+    assert loaded.search_index_ is not None
+    assert_array_equal(loaded.predict_proba(Q), model.predict_proba(Q))
+
+
 def test_a_similarity_and_its_retrieval_survive_saving(data, tmp_path):
     X, y, Q, t = data
     model = SLNE(n_neighbors=9, execution=Execution(index=Retrieval(ROOTS)), random_state=0)

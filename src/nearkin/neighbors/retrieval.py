@@ -5,7 +5,7 @@ queries, and the similarity that is learned re-ranks what it finds.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors.base import Array, IndexDescription, known_index
 from nearkin.neighbors.lists import without_self
-from nearkin.neighbors.search import NeighborIndex, check_k
+from nearkin.neighbors.search import NeighborIndex, check_k, index_of
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows, check_fitted_array
 from nearkin.validation.parameters import (
@@ -157,7 +157,9 @@ class Retrieval(ParameterGroup):
         check_parameters(self)  # which may be set after a fit
         if self.kind == "function":
             return self._asked(k, queries)
-        return self._index.nearest(k, None if queries is None else self._transformed(queries))[1]
+        found = searchable(self)
+        assert found is not None
+        return found.nearest(k, None if queries is None else self._transformed(queries))[1]
 
     def _transformed(self, X: Any) -> Any:
         """Rows as they are searched; those of a source of vectors already are."""
@@ -166,13 +168,6 @@ class Retrieval(ParameterGroup):
         made = self.transformer_.transform(X)
         made = made.toarray() if hasattr(made, "toarray") else made
         return np.ascontiguousarray(made, np.float32)
-
-    @property
-    def _index(self) -> NeighborIndex:
-        if getattr(self, "_cached_index", None) is None:
-            check_is_fitted(self, "vectors_")
-            self._cached_index = NeighborIndex(as_rows(self.vectors_, "vectors_"), self.index)
-        return self._cached_index  # type: ignore[return-value]
 
     def _asked(self, k: int, queries: Any) -> Lists:
         """What a function says, checked; a row's own place is left out."""
@@ -210,6 +205,19 @@ def keep(retrieval: RetrievalT, X: Any, transformer: Any, vectors: Any = None) -
         known = retrieval._transformed(X) if vectors is None else vectors
         retrieval.vectors_ = as_rows(known, "X" if transformer is None else "source.transform(X)")
     return retrieval
+
+
+def searchable(
+    retrieval: Retrieval, kept: Mapping[str, NDArray[Any]] | None = None
+) -> NeighborIndex | None:
+    """The index of a retrieval's vectors, perhaps from a file; a function has none."""
+    if retrieval.kind == "function":
+        return None
+    if getattr(retrieval, "_cached_index", None) is None:
+        check_is_fitted(retrieval, "vectors_")
+        vectors = as_rows(retrieval.vectors_, "vectors_")
+        retrieval._cached_index = index_of(vectors, retrieval.index, kept)
+    return retrieval._cached_index
 
 
 def kept_lists(retrieval: Retrieval, k: int, folder: RunFolder) -> Lists:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import column_or_1d
 from sklearn.utils.validation import validate_data as sklearn_validate_data
 
 _CHECK_ROWS = 16_384
+_KINDS = {"U": "text", "S": "text", "O": "text", "M": "date", "m": "duration"}
 SMALLEST, LARGEST = 1e-15, 4e18  # lengths whose squares, and differences of these, are float32
 
 
@@ -179,9 +180,9 @@ def classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def concatenate_labels(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Old and new labels in one array; text and numbers do not mix."""
-    is_text = [labels.dtype.kind in "USO" for labels in (old, new)]
-    if is_text[0] != is_text[1] and len(old):
+    """Old and new labels in one array; text, dates and numbers do not mix."""
+    kinds = [_KINDS.get(labels.dtype.kind, "number") for labels in (old, new)]
+    if kinds[0] != kinds[1] and len(old):
         raise ValueError(
             f"y holds {new.dtype} where earlier labels are {old.dtype}; give labels of one kind"
         )
