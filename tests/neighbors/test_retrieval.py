@@ -161,7 +161,7 @@ def test_a_model_and_its_retrieval_survive_saving(data, kind, tmp_path):
 
 def test_a_file_brings_the_index_of_its_retrieval_along(data, tmp_path, monkeypatch):
     X, y, Q, _ = data
-    model = classifier(Retrieval(ROOTS, "cells;recall=1"), "power").fit(X, y)
+    model = classifier(Retrieval(ROOTS, "cells;recall=0.9"), "power").fit(X, y)
     model.save(tmp_path / "model.safetensors")
     monkeypatch.setattr("nearkin.neighbors.cells.Partition.__init__", None)  # nothing is built
     loaded = nearkin.load(tmp_path / "model.safetensors")
