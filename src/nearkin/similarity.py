@@ -18,6 +18,7 @@ from nearkin.learning.preparation import known_preparation
 from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
+from nearkin.neighbors.retrieval import Retrieval, over
 from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.validation import expect
@@ -210,6 +211,8 @@ class BilinearSimilarity:
 class NeighborhoodSimilarity(BilinearSimilarity):
     """What learning within neighbourhoods offers beside: the objective. A mixin, too."""
 
+    retrieval_: Retrieval | None = None
+
     def objective(
         self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None
     ) -> float:
@@ -218,10 +221,15 @@ class NeighborhoodSimilarity(BilinearSimilarity):
         The margin is in the units of the training data, ``margin · scale_``.
         """
         self._check_one_width("objective")
-        rows = self._prepared(X)
+        given = self._rows(X)
+        rows = applied(self.preparation_, given)
         labels = np.unique(labels_of(y, rows), return_inverse=True)[1]
         if neighbors is None:
-            neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[1]  # type: ignore[attr-defined]
+            k = min(self.n_neighbors, len(rows) - 1)  # type: ignore[attr-defined]
+            if self.retrieval_ is None:
+                neighbors = nearest(rows, k, index=self.index)[1]  # type: ignore[attr-defined]
+            else:
+                neighbors = over(self.retrieval_, given).lists(k)
         graph = neighborhoods(neighbors, labels).arrays
         scores = edge_scores(rows, graph, self.matrix_)
         return objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ CLEAN = {
     "data": "images", "pairs.queries": "queries.npy", "pairs.documents": "rows.npy",
     "pairs.qrels": "qrels.tsv", "pairs.out": "cwd:p.safetensors", "embeddings": "rows.npz",
     "export.model": "SLNE.safetensors", "export.out": "cwd:a.safetensors",
-    "export.data": "rows.csv",
+    "export.data": "rows.csv", "retrieval": "whitening=0.5",
 }  # fmt: skip
 LONG = {"demo": (), "reproduce": ("item",)}  # minutes: only these parameters are attacked
 VARIABLE = ("second", "time", "path", "model", "bytes", "folder", "out", "report", "file", "memory",

@@ -4,7 +4,7 @@
 
     images ─ encoder.safetensors ─ features.npy ┐
     vectors ────────────────────────────────────┴ split.npz ─ preprocess.safetensors
-        ─ neighbors.npz ─ model.safetensors ─ evaluation.json ┐
+        ─ retrieval.safetensors ─ neighbors.npz ─ model.safetensors ─ evaluation.json ┐
         └ baselines.json ─────────────────────────────────────┴ report.html
 """
 
@@ -33,7 +33,8 @@ from nearkin.io.run_folder import RunFolder
 from nearkin.io.tables import Columns
 from nearkin.neighbors import nearest
 
-PREPROCESS, NEIGHBORS = "preprocess.safetensors", "neighbors.npz"
+PREPROCESS, RETRIEVAL = "preprocess.safetensors", "retrieval.safetensors"
+NEIGHBORS = "neighbors.npz"
 EVALUATION, BASELINES, REPORT = "evaluation.json", "baselines.json", "report.html"
 EXTRACTION, LEARNING = "extraction", "learning"  # sections of the run folder, for unfinished work
 BASELINE_SECONDS = 120.0  # time limit of each
@@ -245,21 +246,26 @@ def _model(
             MODEL, lambda path: rows.save_with_ids(model.fit(rows.X, rows.y), path), chosen,
             after=[base, SPLIT],
         )  # fmt: skip
-    transformer = _preprocess(stages, rows, settings, base)
+    shape = rows.X.shape
+    transformer = _fitted(stages, PREPROCESS, settings.transformer(shape), rows, base)
+    index, searched, searches = settings.search_index(shape), transformer, PREPROCESS
+    if isinstance(index, nearkin.Retrieval):
+        searched, searches = _fitted(stages, RETRIEVAL, index.source, rows, base), RETRIEVAL
+        index.source = searched
     k = min(settings.resolved(rows.X.shape).n_neighbors or 1, len(rows.y) - 1)
     lists = stages.get(
         NEIGHBORS,
-        lambda path: _search(path, rows.X, transformer, k, settings.index, options.verbose),
-        [k, settings.index], after=[base, SPLIT, PREPROCESS],
+        lambda path: _search(path, rows.X, searched, k, settings.index, options.verbose),
+        [k, settings.index], after=[base, SPLIT, searches],
     )  # fmt: skip
 
-    learning, after = stages.folder.sub(LEARNING), [NEIGHBORS]
+    learning, after = stages.folder.sub(LEARNING), [NEIGHBORS, PREPROCESS]
 
     def fit(path: Path) -> None:
         learning.begin(stages.inputs(asdict(settings), after), stale="replace")
         with np.load(lists) as file, options.epoch_callback() as callback:
             model = settings.classifier(rows.X.shape, callback, options.jobs)
-            model.set_params(preprocess=transformer)
+            model.set_params(preprocess=transformer, index=index)
             model.fit(rows.X, rows.y, neighbors=file["indices"], folder=learning)
         if getattr(model.similarity_, "interrupted_", False):
             raise KeyboardInterrupt  # only a complete model is kept
@@ -270,9 +276,8 @@ def _model(
     return path
 
 
-def _preprocess(stages: Stages, rows: _Rows, settings: TrainingSettings, base: str) -> Any:
-    """The fitted preprocessing, or None."""
-    unfitted = settings.transformer(rows.X.shape)
+def _fitted(stages: Stages, name: str, unfitted: Any, rows: _Rows, base: str) -> Any:
+    """A transformer, fitted on the rows, or None."""
 
     def fit(path: Path) -> None:
         if unfitted is None:
@@ -281,7 +286,7 @@ def _preprocess(stages: Stages, rows: _Rows, settings: TrainingSettings, base: s
             nearkin.save(unfitted.fit(rows.X), path)
 
     description = None if unfitted is None else " ".join(repr(unfitted).split())
-    path = stages.get(PREPROCESS, fit, description, after=[base, SPLIT])
+    path = stages.get(name, fit, description, after=[base, SPLIT])
     return None if unfitted is None else nearkin.load(path)
 
 
