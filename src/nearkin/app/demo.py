@@ -150,7 +150,8 @@ def _table(results: list[dict[str, Any]], splits: int) -> Iterator[str]:
 def _next() -> Iterator[str]:
     yield "<h2>Next, on your own data</h2>"
     yield "".join(
-        f"<pre>{escape(command)}</pre><p class=note>{escape(what)}.</p>" for command, what in NEXT
+        f"<pre>{escape(command)}</pre><p class=note>{escape(what[0].upper() + what[1:])}.</p>"
+        for command, what in NEXT
     )
 
 

@@ -24,7 +24,7 @@ HELPED, HARMED, RANDOM = 5, 2, 3  # queries to show
 LISTS = {"raw": "before: raw cosine", "learned": "after: learned similarity"}
 MARKS = (
     "<span class=yes>✓</span> the same class as the query, <span class=no>✗</span> another. Below "
-    "a picture are its class, its similarity to the query and the name of its file."
+    "a picture are its class and its similarity to the query."
 )
 ENLARGE = "A click, or Enter, enlarges a picture; Escape closes it."
 WORST_CLASSES = 12
@@ -108,7 +108,7 @@ def _table(
         rows.insert(1, (COSINE, result["top_1_raw"], None, None, None, None))
     few = result["classes"] <= 3  # three guesses are always right
     best = int(np.argmax([-1 if row[1] is None else row[1] for row in rows]))
-    header = ["method", "top-1", "top-3", "top-1, mean per class", "top-3, mean per class",
+    header = ["method", "top-1 %", "top-3 %", "top-1, mean per class", "top-3, mean per class",
               "seconds to fit"]  # fmt: skip
     shown = [
         (name, *(_percent(None if few and i % 2 else v) for i, v in enumerate(values)),
@@ -143,7 +143,7 @@ def _spread(result: dict[str, Any]) -> float:
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"
+    return "–" if value is None else f"{100 * value:.1f}"
 
 
 def retrieval(result: dict[str, Any]) -> Iterator[str]:
@@ -168,7 +168,7 @@ def retrieval(result: dict[str, Any]) -> Iterator[str]:
          f"{result[f'map_{name}']:.4f}"]
         for name in result["curves"]
     ]  # fmt: skip
-    header = ["neighbours of the right class among the first", *lengths, "mean average precision"]
+    header = ["% of the right class among the first", *lengths, "mean average precision"]
     yield report.table(header, rows)
 
 
@@ -201,8 +201,8 @@ def calibration(result: dict[str, Any]) -> Iterator[str]:
     yield (
         "<p class=note>On the dotted line guesses with a probability of 80 % are right in 80 % of "
         "the cases. Above it the model is better than it says, below it overconfident. The "
-        f"calibration error, {result['calibration_error']:.1%}, is the mean distance from the "
-        "line, where most rows are counting most.</p>"
+        f"calibration error, {result['calibration_error']:.1%}, is the mean distance of all "
+        "guesses from that line.</p>"
     )
 
 

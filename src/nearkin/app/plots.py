@@ -84,6 +84,7 @@ def _axes(columns: int) -> tuple[Any, Any]:
     places = plot.subplots(1, columns, squeeze=False)[0]
     for axes in places:
         axes.grid(color=GRID, lw=0.6)
+        axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     plot.subplots_adjust(wspace=0.25)
     return plot, places

@@ -39,8 +39,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], best: int | None
 
 
 def _cells(tag: str, row: Sequence[Any]) -> str:
-    texts = (cell.html if isinstance(cell, Bar) else html.escape(str(cell)) for cell in row)
+    texts = (cell.html if isinstance(cell, Bar) else _breakable(str(cell)) for cell in row)
     return "".join(f"<{tag}>{text}</{tag}>" for text in texts)
+
+
+def _breakable(text: str) -> str:
+    """Escaped text that may be broken after underscores and slashes, where it is too long."""
+    return re.sub("([_/])", r"\1<wbr>", html.escape(text))
 
 
 class Bar(NamedTuple):
@@ -99,9 +104,8 @@ class Caption(NamedTuple):
 
     @property
     def html(self) -> str:
-        """Labels wrap, after a hyphen or underscore if they can; names are cut in the middle."""
-        label = re.sub(r"([_\-/.])", r"\1<wbr>", html.escape(self.label))
-        parts = [f"<span class=label>{label}</span>"] if label else []
+        """Labels are broken into lines; names are cut in the middle unless enlarged."""
+        parts = [f"<span class=label>{_breakable(self.label)}</span>"] if self.label else []
         if self.score is not None:
             parts.append(f"<span>{self.score:.3f}</span>")
         if self.name:
