@@ -122,12 +122,15 @@ def test_text_and_plots_stand_out(opened):
         [...document.querySelectorAll(where)].map(e => rgb(getComputedStyle(e)[what]));
       return [page, [...colour('p, td, th, figcaption span', 'color'),
                      ...colour('.plot svg text', 'fill')],
-              colour('.plot svg .axes path[clip-path]', 'stroke')];
+              colour('.plot svg path[style*="--learned"], .plot svg path[style*="--raw"]',
+                     'stroke')];
     }""")
     page_colour, texts, lines = found
     assert len(texts) > 50
     assert min(contrast(text, page_colour) for text in texts) >= 4.5
-    assert lines
+    strokes = [line for line in lines if len(line) >= 3]  # bars have none
+    assert len(strokes) >= 5
+    assert min(contrast(line, page_colour) for line in strokes) >= 3
 
 
 def contrast(a, b):

@@ -78,6 +78,7 @@ def figure(plot: Any, alt: str) -> str:
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", drawn, flags=re.DOTALL)
     drawn = re.sub(r'\s(xmlns(:\w+)?|width|height|version)="[^"]*"', "", drawn, count=5)
+    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)  # the same in each plot
     drawn = re.sub("|".join(_VARIABLES), lambda found: _VARIABLES[found[0]], drawn)
     name = html.escape(alt)
     width = f"--width:{plot.get_figwidth() * 100:.0f}px"

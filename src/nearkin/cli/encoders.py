@@ -6,12 +6,25 @@ from typing import Annotated, Any
 import typer
 
 Onnx = Annotated[Path | None, typer.Option(help="ONNX network to use instead of LLC.")]
-Output = Annotated[str | None, typer.Option(help="Output of the network.")]
+Output = Annotated[
+    str | None,
+    typer.Option(help="Output of the network; without it, an error lists them and suggests one."),
+]
 Mean = Annotated[
-    str | None, typer.Option(help="Mean of the network's input, 1 or 3 numbers: 123.7,116.3,103.5.")
+    str | None,
+    typer.Option(
+        help="A pixel v in 0…255 becomes (v - mean) / scale: one number or three (red, green, "
+        "blue). The network's model card says which, as 'mean' or 'normalize'; means below 1 are "
+        "for pixels in 0…1: times 255. Default: 127, as for EfficientNet-Lite and MobileNet; most "
+        "of torchvision and timm: 123.675,116.28,103.53."
+    ),
 ]
 Scale = Annotated[
-    str | None, typer.Option(help="Scale of the network's input, 1 or 3 numbers: 58.4,57.1,57.4.")
+    str | None,
+    typer.Option(
+        help="See --mean; 'std' in model cards, times 255 if below 1. Default: 128; most of "
+        "torchvision and timm: 58.395,57.12,57.375."
+    ),
 ]
 Words = Annotated[int, typer.Option(help="Words of the LLC codebook.")]
 
