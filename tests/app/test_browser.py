@@ -116,7 +116,7 @@ def test_a_picture_is_enlarged_by_keyboard(opened):
 def test_text_and_plots_stand_out(opened):
     """WCAG's contrast of text on the page, in words and in plots, in both schemes."""
     found = opened.evaluate("""() => {
-      const rgb = text => text.match(/[\\d.]+/g).map(Number);
+      const rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
       const page = rgb(getComputedStyle(document.body).backgroundColor);
       const colour = (where, what) =>
         [...document.querySelectorAll(where)].map(e => rgb(getComputedStyle(e)[what]));

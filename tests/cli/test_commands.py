@@ -49,8 +49,8 @@ def test_help_names_formats_choices_and_exit_codes():
     shown = {name: " ".join(nearkin(name, "--help").stdout.replace("│", " ").split())
              for name in ("features", "train", "run")}  # fmt: skip
     for name in ("features", "run"):
-        assert "58.395,57.12,57.375" in shown[name]
-        assert "123.675,116.28,103.53" in shown[name]
+        assert "58.4,57.1,57.4" in shown[name]
+        assert "123.7,116.3,103.5" in shown[name]
         assert "(v - mean) / scale" in shown[name]
     for name in ("train", "run"):
         assert "auto, exact, cells or" in shown[name]

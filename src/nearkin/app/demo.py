@@ -1,6 +1,6 @@
 """The demo: scikit-learn's handwritten digits, from rows to a report.
 
-Command: ``make demo`` or ``nearkin demo --out demo``; about half a minute on two cores.
+Command: ``make demo`` or ``nearkin demo --out demo``; less than a minute on two cores.
 
 What a newcomer would try, kNN by raw cosine, a linear SVM and logistic regression, and nearkin
 without arguments on the same three random splits of 1,797 images (8×8 pixels, ten classes, 60 % for

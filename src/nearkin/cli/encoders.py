@@ -13,18 +13,14 @@ Output = Annotated[
 Mean = Annotated[
     str | None,
     typer.Option(
-        help="A pixel v in 0…255 becomes (v - mean) / scale: one number or three (red, green, "
-        "blue). The network's model card says which, as 'mean' or 'normalize'; means below 1 are "
-        "for pixels in 0…1: times 255. Default: 127, as for EfficientNet-Lite and MobileNet; most "
-        "of torchvision and timm: 123.675,116.28,103.53."
+        help="A pixel v of 0…255 becomes (v - mean) / scale: one number, or three, from the "
+        "network's model card ('mean' and 'std'), times 255 if below 1. Most of torchvision and "
+        "timm: 123.7,116.3,103.5. By default 127, as for EfficientNet-Lite and MobileNet."
     ),
 ]
 Scale = Annotated[
     str | None,
-    typer.Option(
-        help="See --mean; 'std' in model cards, times 255 if below 1. Default: 128; most of "
-        "torchvision and timm: 58.395,57.12,57.375."
-    ),
+    typer.Option(help="See --mean. Most of torchvision and timm: 58.4,57.1,57.4. By default 128."),
 ]
 Words = Annotated[int, typer.Option(help="Words of the LLC codebook.")]
 
