@@ -141,12 +141,14 @@ def test_plots_take_the_colours_of_the_page():
     from matplotlib.figure import Figure
 
     plot = Figure()
-    plot.subplots().plot([0, 1], color=report.LEARNED)
+    plot.subplots().plot([0, 1], color=report.LEARNED, label="a line")
+    plot.axes[0].legend()  # whose frame is white
     plot.axes[0].set_title("<script>")
     text = report.figure(plot, 'a "plot"')
     assert text == report.figure(plot, 'a "plot"')  # the same each time
     assert "var(--learned)" in text
     assert "currentColor" in text
+    assert "fill: var(--page)" in text
     assert report.LEARNED not in text
     assert "#000000" not in text
     assert "#ffffff" not in text

@@ -24,7 +24,8 @@ STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 # Colours of plots that the style sheet sets, so that they can be told apart in the dark, too.
 RAW, LEARNED, GRID = "#8a94a3", "#1f7a4d", "#d5dae1"
 _VARIABLES = {RAW: "var(--raw)", LEARNED: "var(--learned)", GRID: "var(--grid)",
-              "#000000": "currentColor"}  # fmt: skip
+              "#000000": "currentColor", "#ffffff": "var(--page)", "#cccccc": "var(--line)"}  # fmt: skip
+_WIDE = 8  # inches; a wider plot has several panels, and scrolls where a page is too narrow
 _NAME_END = 8  # characters of a file name that are never cut: a number and a suffix
 
 
@@ -81,7 +82,10 @@ def figure(plot: Any, alt: str) -> str:
     drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)  # the same in each plot
     drawn = re.sub("|".join(_VARIABLES), lambda found: _VARIABLES[found[0]], drawn)
     name = html.escape(alt)
-    width = f"--width:{plot.get_figwidth() * 100:.0f}px"
+    inches = plot.get_figwidth()
+    width = f"--width:{100 * inches:.0f}px" + (
+        f";--least:{55 * inches:.0f}px" if inches > _WIDE else ""
+    )
     return f'<figure class=plot style="{width}"><div role=img aria-label="{name}">{drawn}</div></figure>'
 
 
