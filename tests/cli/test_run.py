@@ -17,7 +17,7 @@ from nearkin.io.marker import NAME
 from nearkin.neighbors import nearest
 
 STAGES = ["split.npz", "preprocess.safetensors", "neighbors.npz", "model.safetensors",
-          "evaluation.json", "baselines.json", "report.html"]  # fmt: skip
+          "timing.json", "evaluation.json", "baselines.json", "report.html"]  # fmt: skip
 QUICK = ("--epochs", "4", "--tol", "0", "--baselines", "none")
 
 
@@ -41,7 +41,7 @@ def test_only_stages_affected_by_a_change_are_redone(files, tmp_path):
     (tmp_path / "report.html").unlink()
     assert run(*QUICK) == STAGES[-1:]
     assert run("--epochs", 3, "--baselines", "none") == STAGES[3:]
-    assert run("--epochs", 3, "--baselines", "cosine") == STAGES[5:]
+    assert run("--epochs", 3, "--baselines", "cosine") == STAGES[6:]
     assert run("--epochs", 3, "--baselines", "cosine", "--n-neighbors", 20) == STAGES[2:]
     whole = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(whole[:-100])  # truncated
