@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -47,6 +48,7 @@ from nearkin.voting.parts import (
     take_preparation,
 )
 from nearkin.voting.preparation import applied, prepared
+from nearkin.voting.shares import VoteShares, vote_shares
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
 Array = NDArray[np.float32]
@@ -386,7 +388,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             mean = mean_similarity(self.database_, lists, matrix, self.scale_)
             self.csls_bias_ += self.vote_.csls * mean
 
-    def _queries(self, X: ArrayLike) -> Array:
+    def prepared(self, X: ArrayLike) -> Array:
+        """Rows as the model stores and compares them: checked and preprocessed."""
         check_is_fitted(self, "database_")
         check_parameters(self, only=("n_neighbors", "index"))
         self._check_fitted()
@@ -394,6 +397,25 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         queries = applied(self.preprocess_, rows)
         check_squares(queries, "X")
         return queries
+
+    def on_prepared_rows(self) -> Self:
+        """A copy for rows that are `prepared` already; rows and index are shared.
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0, 3.0], [2.0, 0.0]]), ["north", "east"]
+        >>> model = SoftVotingKNN(None, n_neighbors=1, vote="top").fit(X, y)
+        >>> model.on_prepared_rows().predict(model.prepared([[1.0, 0.1]])).tolist()
+        ['east']
+        """
+        check_is_fitted(self, "database_")
+        self._check_fitted()
+        _ = self._index  # built once, for both
+        inner = copy(self)
+        inner.preprocess_ = None
+        inner.n_features_in_ = self.database_.shape[1]
+        vars(inner).pop("feature_names_in_", None)
+        return inner
 
     def _shortlist(self, queries: Array) -> NDArray[np.int32]:
         return self._index.nearest(min(self.shortlist_length, len(self.database_)), queries)[1]
@@ -428,7 +450,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, neighbors: NeighborLists | None
     ) -> Iterator[tuple[Array, NDArray[np.int32]]]:
         """Preprocessed queries and their voters, a block at a time."""
-        queries = self._queries(X)
+        queries = self.prepared(X)
         lists = None
         if neighbors is not None:
             lists = as_voters(neighbors, len(queries), len(self.database_))
@@ -506,6 +528,30 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         blocks = self._blocks(X, neighbors)
         return np.concatenate([self._novelty(block, indices) for block, indices in blocks])
 
+    def vote_shares(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> VoteShares:
+        """How much each neighbour and each class mean adds to the probabilities of a query.
+
+        `neighbors` as in `predict`; memory for all queries at once is needed.
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0, 1.0], [0.1, 0.9], [1.0, 0.0]]), ["north", "north", "east"]
+        >>> model = SoftVotingKNN(None, n_neighbors=2, vote="similarity").fit(X, y)
+        >>> shares = model.vote_shares([[0.0, 1.0]])
+        >>> shares.indices.tolist(), shares.neighbors.round(2).tolist()
+        ([[0, 1]], [[0.5, 0.5]])
+        """
+        frequencies = np.bincount(self.labels_, minlength=len(self.classes_)).astype(np.float32)
+        found = []
+        for block, indices in self._blocks(X, neighbors):
+            weighted = self.vote_.class_weight > 0
+            means = self._class_scores(block, self.class_means_) if weighted else None
+            scores = self._scores(block, indices)
+            found.append(
+                vote_shares(self.vote_, indices, scores, self.labels_, means, frequencies)
+            )
+        return VoteShares(*map(np.concatenate, zip(*found)))
+
     @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, rerank: bool = True
@@ -518,7 +564,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             Most similar first; with ``rerank=False``, nearest first. Where an approximate index
             found fewer rows, −inf and ``-1`` fill the places.
         """
-        queries = self._queries(X)
+        queries = self.prepared(X)
         n = self._wanted(n_neighbors)
         indices = self._shortlist(queries)
         scores = self._scores(queries, indices)

@@ -25,7 +25,7 @@ def calibrate_on(model: Any, X: ArrayLike, y: ArrayLike) -> None:
     truth = np.minimum(truth, len(model.classes_) - 1)
     if (model.classes_[truth] != np.asarray(y)).any():
         raise ValueError("calibration holds labels that y does not; use labels that y has")
-    queries = model._queries(X)
+    queries = model.prepared(X)
     _choose(model, queries, model._shortlist(queries), truth, model.class_means_)
 
 

@@ -1,0 +1,96 @@
+"""One similarity over the stored rows: shortlists of queries, without a row's own place."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearkin.neighbors import nearest
+from nearkin.voting.shares import VoteShares
+
+Array = NDArray[np.float32]
+Places = NDArray[np.int32]
+
+CLASS_BLOCK = 65_536  # rows of a class that are searched at a time
+
+
+class Shortlist(NamedTuple):
+    """Prepared queries, and the rows that are nearest to them; ``-1`` and −inf for no row."""
+
+    queries: Array
+    scores: Array
+    indices: Places
+
+
+class Side:
+    """A fitted classifier, raw or learned, as the service asks it.
+
+    The model becomes the side's own: its shortlist is one row longer, since a stored row that asks
+    finds itself. One length for all, since an approximate index is tuned for a length.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.n_rows = len(model.labels_)
+        self.shortlist = min(model.shortlist_length, self.n_rows)
+        self.model = model.set_params(n_neighbors=min(self.shortlist + 1, self.n_rows))
+        self.inner = model.on_prepared_rows()
+        self.near(model.database_[:1])  # an index is tuned, and code compiled, before it is asked
+
+    def queries(self, vectors: ArrayLike) -> Array:
+        """Vectors as they were given, as the model compares them."""
+        return self.model.prepared(vectors)
+
+    def stored(self, rows: NDArray[np.integer]) -> Array:
+        """Stored rows as queries."""
+        return np.ascontiguousarray(self.model.database_[rows])
+
+    def near(self, queries: Array) -> tuple[Array, Places]:
+        """Scores and places of the nearest rows; for any number of queries, of anybody."""
+        return self.inner.kneighbors(queries, rerank=False)
+
+    def listed(
+        self, queries: Array, scores: Array, indices: Places, own: NDArray[np.integer] | None
+    ) -> Shortlist:
+        """What `near` has found, cut to the shortlist: without `own`, or without the last."""
+        if own is None and self.shortlist == indices.shape[1]:
+            return Shortlist(queries, scores, indices)
+        mine = np.zeros(indices.shape, bool) if own is None else indices == own[:, None]
+        mine[~mine.any(axis=1), -1] = True
+        return Shortlist(
+            queries,
+            np.where(mine, np.float32(-np.inf), scores),
+            np.where(mine, np.int32(-1), indices),
+        )
+
+    def listed_in_class(
+        self, queries: Array, members: NDArray[np.integer], own: NDArray[np.integer] | None
+    ) -> Shortlist:
+        """The shortlist among the rows of one class, searched exactly."""
+        k = min(self.shortlist, len(members))
+        best, places = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), int)
+        for block in _blocks(members):
+            d, i = nearest(
+                self.stored(block), min(k + 1, len(block)), queries=queries, index="exact"
+            )
+            found = block[i]
+            if own is not None:
+                d = np.where(found == own[:, None], np.inf, d)
+            best, places = np.hstack([best, d]), np.hstack([places, found])
+            order = np.argsort(best, axis=1, kind="stable")[:, :k]
+            best, places = (np.take_along_axis(a, order, axis=1) for a in (best, places))
+        lists = np.where(np.isfinite(best), places, -1).astype(np.int32)
+        return Shortlist(queries, self.inner.vote_shares(queries, lists).similarities, lists)
+
+    def shares(self, found: Shortlist) -> VoteShares:
+        """Who votes how much."""
+        return self.inner.vote_shares(found.queries, found.indices)
+
+    def novelty(self, found: Shortlist) -> Array:
+        """How little the queries resemble the stored rows."""
+        return self.inner.novelty_score(found.queries, found.indices)
+
+
+def _blocks(members: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
+    for lo in range(0, len(members), CLASS_BLOCK):
+        yield members[lo : lo + CLASS_BLOCK]
