@@ -414,7 +414,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         inner = copy(self)
         inner.preprocess_ = None
         inner.n_features_in_ = self.database_.shape[1]
-        vars(inner).pop("feature_names_in_", None)
+        inner.__dict__.pop("feature_names_in_", None)
         return inner
 
     def _shortlist(self, queries: Array) -> NDArray[np.int32]:
@@ -547,9 +547,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             weighted = self.vote_.class_weight > 0
             means = self._class_scores(block, self.class_means_) if weighted else None
             scores = self._scores(block, indices)
-            found.append(
-                vote_shares(self.vote_, indices, scores, self.labels_, means, frequencies)
-            )
+            found.append(vote_shares(self.vote_, indices, scores, self.labels_, means, frequencies))
         return VoteShares(*map(np.concatenate, zip(*found)))
 
     @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)

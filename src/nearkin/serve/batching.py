@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.serve.errors import Refused
-from nearkin.serve.side import Places, Side
+from nearkin.serve.side import Shortlist
 
-Array = NDArray[np.float32]
 T = TypeVar("T")
+Near = Callable[[NDArray[Any]], Shortlist]
 
 BATCH = 256  # queries that are searched at once
 RETRY_AFTER = 1  # seconds
@@ -50,9 +50,9 @@ class Workers:
 
 
 class _Search(NamedTuple):
-    side: Side
-    queries: Array
-    result: "asyncio.Future[tuple[Array, Places]]"
+    near: Near
+    asked: NDArray[Any]
+    result: "asyncio.Future[Shortlist]"
 
 
 class Batcher:
@@ -61,66 +61,68 @@ class Batcher:
     def __init__(self, waiting: int) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="nearkin-search")
         self._waiting: list[_Search] = []
-        self._most, self._drain = waiting, None
+        self._most = waiting
+        self._drain: asyncio.Task[None] | None = None
         self.batches = self.searched = 0
 
     @property
     def pending(self) -> int:
         """Queries that wait."""
-        return sum(len(job.queries) for job in self._waiting)
+        return sum(len(job.asked) for job in self._waiting)
 
-    async def near(self, side: Side, queries: Array) -> tuple[Array, Places]:
-        """What ``side.near(queries)`` gives; refused where too many wait."""
-        if self.pending and self.pending + len(queries) > self._most:
+    async def search(self, near: Near, asked: NDArray[Any]) -> Shortlist:
+        """What ``near(asked)`` gives, a method of a `Side`; refused where too many wait."""
+        if self.pending and self.pending + len(asked) > self._most:
             raise busy()
         loop = asyncio.get_running_loop()
         jobs = [
-            _Search(side, queries[lo : lo + BATCH], loop.create_future())
-            for lo in range(0, len(queries), BATCH)
+            _Search(near, asked[lo : lo + BATCH], loop.create_future())
+            for lo in range(0, len(asked), BATCH)
         ]
         self._waiting += jobs
         if self._drain is None:
             self._drain = loop.create_task(self._run())
         parts = await asyncio.gather(*(job.result for job in jobs))
-        scores, indices = (np.concatenate(part) for part in zip(*parts))
-        return scores, indices
+        return parts[0] if len(parts) == 1 else Shortlist(*map(np.concatenate, zip(*parts)))
 
     async def _run(self) -> None:
         """Search for all who wait, until nobody does."""
-        loop = asyncio.get_running_loop()
         while self._waiting:
             batch = self._next_batch()
-            queries = np.concatenate([job.queries for job in batch])
-            try:
-                found = await loop.run_in_executor(self._pool, batch[0].side.near, queries)
-            except Exception as error:
-                _tell(batch, error)
-                continue
-            self.batches, self.searched = self.batches + 1, self.searched + len(queries)
-            edges = np.cumsum([len(job.queries) for job in batch])[:-1]
-            for job, *part in zip(batch, *(np.split(values, edges) for values in found)):
-                if not job.result.done():  # whoever asked may have gone
-                    job.result.set_result((part[0], part[1]))
+            if not await self._answer(batch) and len(batch) > 1:
+                for job in batch:  # one may have spoilt it for the others
+                    await self._answer([job])
         self._drain = None
 
     def _next_batch(self) -> list[_Search]:
-        """The first who waits, and as many others as ask the same side and fit in."""
-        side, batch, room, left = self._waiting[0].side, [], BATCH, []
+        """The first who waits, and as many others as ask for the same and fit in."""
+        near, room = self._waiting[0].near, BATCH
+        batch: list[_Search] = []
+        left: list[_Search] = []
         for job in self._waiting:
-            if job.side is side and len(job.queries) <= room:
-                batch.append(job)
-                room -= len(job.queries)
-            else:
-                left.append(job)
+            fits = job.near == near and len(job.asked) <= room
+            (batch if fits else left).append(job)
+            room -= len(job.asked) if fits else 0
         self._waiting = left
         return batch
+
+    async def _answer(self, batch: list[_Search]) -> bool:
+        """Search for a batch; whether it, or the error of a single search, was told."""
+        asked = np.concatenate([job.asked for job in batch])
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._pool, batch[0].near, asked)
+        except Exception as error:
+            if len(batch) == 1 and not batch[0].result.done():
+                batch[0].result.set_exception(error)
+            return False
+        self.batches, self.searched = self.batches + 1, self.searched + len(asked)
+        edges = np.cumsum([len(job.asked) for job in batch])[:-1]
+        for job, *parts in zip(batch, *(np.split(values, edges) for values in found)):
+            if not job.result.done():  # whoever asked may have gone
+                job.result.set_result(Shortlist(*parts))
+        return True
 
     def close(self) -> None:
         """Let the search that has begun end."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _tell(batch: list[_Search], error: Exception) -> None:
-    for job in batch:
-        if not job.result.done():
-            job.result.set_exception(error)

@@ -109,12 +109,16 @@ class Engine:
             if name in vars(self):
                 vars(self)[name].stop()
 
+    def place(self, label: str, field: str = "label") -> int:
+        """The place of a class among all; labels are compared as text."""
+        if label not in self._class_of:
+            raise Refused(422, f"{field} {label[:80]!r} is no class of the model", field)
+        return self._class_of[label]
+
     def members(self, label: str) -> NDArray[np.int64]:
         """The rows of a class."""
-        if label not in self._class_of:
-            raise Refused(422, f"label {label[:80]!r} is no class of the model", "label")
         order, starts = self._by_class
-        place = self._class_of[label]
+        place = self.place(label)
         return order[starts[place] : starts[place + 1]]
 
     def row(self, row: int) -> dict[str, Any]:
@@ -128,6 +132,8 @@ class Engine:
 
     def hits(self, found: Shortlist, n: int) -> list[list[dict[str, Any]]]:
         """For each query the most similar rows of its shortlist, best first."""
+        if not (np.isfinite(found.scores) | (found.indices < 0)).all():
+            raise ValueError("vectors are too large: their similarities are beyond float32")
         order = np.argsort(-found.scores, axis=1, kind="stable")[:, :n]
         scores = np.take_along_axis(found.scores, order, 1).astype(float).round(6).tolist()
         places = np.take_along_axis(found.indices, order, 1).tolist()

@@ -46,9 +46,7 @@ class Guard:
         """Refuse a request by its headers, whose names are in lower case."""
         host = headers.get("host", "")
         if not self._is_mine(_name(host)):
-            raise Refused(
-                421, f"Host {host[:80]!r} is not served here; give --allow-host", "Host"
-            )
+            raise Refused(421, f"Host {host[:80]!r} is not served here; give --allow-host", "Host")
         self._check_site(path, host, headers)
         if self.token is not None and not (path in OPEN or path.startswith(OPEN[-1])):
             self._check_token(headers.get("authorization", ""))

@@ -79,7 +79,5 @@ def _pca(rows: Array) -> Array:
 def _umap(rows: Array) -> Array:
     import umap
 
-    reducer: Any = umap.UMAP(
-        n_neighbors=UMAP_NEIGHBORS, metric="cosine", random_state=0, n_jobs=1
-    )
+    reducer: Any = umap.UMAP(n_neighbors=UMAP_NEIGHBORS, metric="cosine", random_state=0, n_jobs=1)
     return np.asarray(reducer.fit_transform(rows), np.float32)

@@ -20,7 +20,9 @@ def decode_upload(text: str, field: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise Refused(422, f"{field} is not base64; give the bytes of an image file", field) from None
+        raise Refused(
+            422, f"{field} is not base64; give the bytes of an image file", field
+        ) from None
     _check_header(data, field)
     return data
 

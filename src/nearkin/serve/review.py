@@ -53,9 +53,8 @@ class ReviewTask(BackgroundTask):
 
     def _add(self, rows: NDArray[np.int32]) -> None:
         side, labels = self.side, self.side.model.labels_
-        queries = side.stored(rows)
-        found = side.listed(queries, *side.near(queries), own=rows)
-        p = side.inner.predict_proba(queries, found.indices)
+        found = side.cut(side.near_stored(rows), rows)
+        p = side.inner.predict_proba(found.queries, found.indices)
         best, own = p.argmax(axis=1), labels[rows]
         chosen = np.arange(len(rows))
         of_best, of_own = p[chosen, best].astype(float), p[chosen, own].astype(float)

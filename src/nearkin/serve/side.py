@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from nearkin.neighbors import nearest
 from nearkin.voting.shares import VoteShares
@@ -35,26 +35,28 @@ class Side:
         self.shortlist = min(model.shortlist_length, self.n_rows)
         self.model = model.set_params(n_neighbors=min(self.shortlist + 1, self.n_rows))
         self.inner = model.on_prepared_rows()
-        self.near(model.database_[:1])  # an index is tuned, and code compiled, before it is asked
-
-    def queries(self, vectors: ArrayLike) -> Array:
-        """Vectors as they were given, as the model compares them."""
-        return self.model.prepared(vectors)
+        self.near_stored(np.zeros(1, int))  # tunes an index and compiles before anybody asks
 
     def stored(self, rows: NDArray[np.integer]) -> Array:
         """Stored rows as queries."""
         return np.ascontiguousarray(self.model.database_[rows])
 
-    def near(self, queries: Array) -> tuple[Array, Places]:
-        """Scores and places of the nearest rows; for any number of queries, of anybody."""
-        return self.inner.kneighbors(queries, rerank=False)
+    def near_vectors(self, vectors: Array) -> Shortlist:
+        """The rows nearest to vectors as they were given; any number of them, of anybody."""
+        return self._near(self.model.prepared(vectors))
 
-    def listed(
-        self, queries: Array, scores: Array, indices: Places, own: NDArray[np.integer] | None
-    ) -> Shortlist:
-        """What `near` has found, cut to the shortlist: without `own`, or without the last."""
+    def near_stored(self, rows: NDArray[np.integer]) -> Shortlist:
+        """The rows nearest to stored rows, most of which find themselves."""
+        return self._near(self.stored(rows))
+
+    def _near(self, queries: Array) -> Shortlist:
+        return Shortlist(queries, *self.inner.kneighbors(queries, rerank=False))
+
+    def cut(self, near: Shortlist, own: NDArray[np.integer] | None) -> Shortlist:
+        """What was found near, as long as the shortlist: without `own`, or without the last."""
+        queries, scores, indices = near
         if own is None and self.shortlist == indices.shape[1]:
-            return Shortlist(queries, scores, indices)
+            return near
         mine = np.zeros(indices.shape, bool) if own is None else indices == own[:, None]
         mine[~mine.any(axis=1), -1] = True
         return Shortlist(
@@ -63,7 +65,7 @@ class Side:
             np.where(mine, np.int32(-1), indices),
         )
 
-    def listed_in_class(
+    def near_in_class(
         self, queries: Array, members: NDArray[np.integer], own: NDArray[np.integer] | None
     ) -> Shortlist:
         """The shortlist among the rows of one class, searched exactly."""
