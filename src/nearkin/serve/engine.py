@@ -171,4 +171,6 @@ def open_engine(trained: TrainedModel, given: Any) -> Engine:
     if hasattr(trained.encoder, "batch_size"):  # a network would compute a whole batch for one
         trained.encoder.set_params(batch_size=1)
     no_raw = "" if raw is not None else NO_RAW if given is None else NO_MEMORY
-    return Engine(trained, given, sides, no_raw)
+    engine = Engine(trained, given, sides, no_raw)
+    engine.members(str(engine.classes[0])), engine.row(0)  # tables of all rows, made here
+    return engine

@@ -93,13 +93,15 @@ def _add_rows(router: APIRouter, state: State) -> None:
         task.start(state.traffic)
         answer = {"model": engine.version, "method": task.method, "total": engine.n_rows}
         answer |= task.progress()
-        if task.finished:
+        if task.maps:
             labels = engine.model.labels_[task.rows].tolist()
             answer |= {
                 "rows": task.rows.tolist(),
                 "labels": labels,
             }
-            answer |= {"places": {k: v.round(4).tolist() for k, v in task.places.items()}}
+            answer |= {
+                "places": {k: v.round(4).tolist() for k, v in task.maps[task.method].items()}
+            }
             answer |= {"names": {str(c): engine.classes[c] for c in set(labels)}}
         return Json(answer)
 
@@ -109,9 +111,10 @@ def _add_review(router: APIRouter, state: State) -> None:
     async def confusions(limit: Limit = 100) -> Response:
         """Classes taken for another, each stored row being asked for the others (leave-one-out)."""
         engine, task = state.engine, state.review()
+        known = await state.answers.workers.run(task.confusions)
         pairs = [
             {"label": engine.classes[own], "predicted": engine.classes[taken], "count": count}
-            for (own, taken), count in task.confusions()[:limit]
+            for (own, taken), count in known[:limit]
         ]
         return Json({"model": engine.version} | task.progress() | {"pairs": pairs})
 
@@ -127,7 +130,8 @@ def _add_review(router: APIRouter, state: State) -> None:
     async def suspects(label: LabelQuery = None, offset: Offset = 0, limit: Limit = 50) -> Response:
         """Rows whose label is likely wrong: their neighbours disagree, the clearest first."""
         engine, task = state.engine, state.review()
-        known = task.suspects(None if label is None else engine.place(label, "label"))
+        place = None if label is None else engine.place(label)
+        known = await state.answers.workers.run(task.suspects, place)
         rows = [_suspect(engine, one) for one in known[offset : offset + limit]]
         total = {"total": len(known)}
         return Json({"model": engine.version} | task.progress() | total | {"suspects": rows})
