@@ -39,7 +39,7 @@ class Answers:
         """The most similar rows of each query."""
         names = _chosen(engine, body)
         most = min(engine.sides[name].shortlist for name in names)
-        if body.n > most:
+        if body.n > most and "n" in body.model_fields_set:
             raise Refused(422, f"n={body.n} must lie between 1 and {most}, the shortlist", "n")
         members = None if body.label is None else engine.members(str(body.label))
         asked, found = await self._asked(engine, body), {}
@@ -50,7 +50,7 @@ class Answers:
                 if members is None
                 else self.workers.run(_near_in_class, side, asked, members)
             )
-            found[name] = await self._ranked(engine, near, body.n)
+            found[name] = await self._ranked(engine, near, min(body.n, most))
         queries = [dict(zip(found, hits)) for hits in zip(*found.values())]
         return {"model": engine.version, "queries": queries}
 

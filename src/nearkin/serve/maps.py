@@ -47,7 +47,7 @@ class MapTask(BackgroundTask):
         model = next(iter(self.sides.values())).model
         widest = max(side.model.database_.shape[1] for side in self.sides.values())
         rows = sample(model.labels_, max(2, min(ROWS, CELLS // widest)), np.random.default_rng(0))
-        flat = {}
+        flat: dict[str, Array] = {}
         for name, side in self.sides.items():
             flat[name] = plane(pca(compared(side, rows)))
             yield 0.2 * len(flat) / len(self.sides)
@@ -56,7 +56,7 @@ class MapTask(BackgroundTask):
             yield from self._umap(rows)
 
     def _umap(self, rows: NDArray[np.int64]) -> Iterator[float]:
-        flat = {}
+        flat: dict[str, Array] = {}
         for name, side in self.sides.items():
             done = 0.2 + 0.8 * len(flat) / len(self.sides)
             with tempfile.TemporaryDirectory(prefix="nearkin-map-") as folder:

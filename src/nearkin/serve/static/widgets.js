@@ -66,6 +66,9 @@ export function picture(row, version, alt = "") {
   return image;
 }
 
+// A name that may wrap after the signs that part it.
+const breakable = (text) => text.split(/(?<=[/_-])|(?=\.)/).flatMap((part) => [part, make("wbr")]).slice(0, -1);
+
 // The file alone, where its folder is the class.
 const shortName = (row) => {
   const name = nameOf(row), folder = `${row.label}/`;
@@ -81,8 +84,8 @@ export function card(row, model, { mark = null, lines = [] } = {}) {
   const sign = mark === null ? null
     : make("span", { className: "mark", title: mark ? "same class" : "another class" }, mark ? "✓" : "✗",
       make("span", { className: "quiet" }, mark ? " same class" : " another class"));
-  link.append(make("span", { className: "text" }, sign, make("b", {}, String(row.label)),
-    make("span", { className: "name", title: nameOf(row) }, shortName(row)), ...lines));
+  link.append(make("span", { className: "text" }, sign, make("b", {}, ...breakable(String(row.label))),
+    make("span", { className: "name", title: nameOf(row) }, ...breakable(shortName(row))), ...lines));
   return make("li", {}, link);
 }
 
