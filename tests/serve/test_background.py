@@ -49,7 +49,7 @@ def test_rows_are_reviewed_without_their_own_vote():
     assert len(wrong) > 5
     assert dict(task.confusions()) == naive
     suspects = task.suspects()
-    assert [one.row for one in suspects] == sorted(wrong, key=wrong.get, reverse=True)
+    assert {one.row for one in suspects} == set(wrong)
     assert_allclose([one.margin for one in suspects], sorted(wrong.values())[::-1], atol=1e-5)
     pair, count = task.confusions()[0]
     assert len(task.confused(pair)) == count
