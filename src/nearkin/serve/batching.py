@@ -64,11 +64,7 @@ class Batcher:
         self._most = waiting
         self._drain: asyncio.Task[None] | None = None
         self.batches = self.searched = 0
-
-    @property
-    def pending(self) -> int:
-        """Queries that wait."""
-        return sum(len(job.asked) for job in self._waiting)
+        self.pending = 0  # queries that wait
 
     async def search(self, near: Near, asked: NDArray[Any]) -> Shortlist:
         """What ``near(asked)`` gives, a method of a `Side`; refused where too many wait."""
@@ -80,6 +76,7 @@ class Batcher:
             for lo in range(0, len(asked), BATCH)
         ]
         self._waiting += jobs
+        self.pending += len(asked)
         if self._drain is None:
             self._drain = loop.create_task(self._run())
         parts = await asyncio.gather(*(job.result for job in jobs))
@@ -104,6 +101,7 @@ class Batcher:
             (batch if fits else left).append(job)
             room -= len(job.asked) if fits else 0
         self._waiting = left
+        self.pending -= BATCH - room
         return batch
 
     async def _answer(self, batch: list[_Search]) -> bool:

@@ -62,7 +62,8 @@ class Gate:
             }
             self.guard.check(scope["path"], headers)
             _check_type(scope["method"], headers)
-            await asyncio.wait_for(body.read(headers), self.limits.seconds)
+            async with asyncio.timeout(self.limits.seconds):
+                await body.read(headers)
         except (Refused, TimeoutError) as error:
             refused = error if isinstance(error, Refused) else Refused(408, "the body is too slow")
             response = error_response(

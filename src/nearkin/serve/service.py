@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
 import nearkin
+from nearkin.native.threads import limited_libraries
 from nearkin.serve import monitoring, reload
 from nearkin.serve.errors import Json, Refused, error_response
 from nearkin.serve.gate import Gate, Limits
@@ -39,7 +40,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         watch = asyncio.create_task(holder.watch(state.monitor, look_seconds))
-        yield
+        # Large products are shared out by panels; threads of BLAS spin for long after each product.
+        with limited_libraries(1):
+            yield
         watch.cancel()
         with suppress(asyncio.CancelledError):
             await watch

@@ -1,17 +1,20 @@
 """One similarity over the stored rows: shortlists of queries, without a row's own place."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.threads import single_threaded
 from nearkin.neighbors import nearest
 from nearkin.voting.shares import VoteShares
 
 Array = NDArray[np.float32]
 Places = NDArray[np.int32]
 
+SMALL = 300_000_000  # products that one core computes in some milliseconds
 CLASS_BLOCK = 65_536  # rows of a class that are searched at a time
 
 
@@ -50,7 +53,10 @@ class Side:
         return self._near(self.stored(rows))
 
     def _near(self, queries: Array) -> Shortlist:
-        return Shortlist(queries, *self.inner.kneighbors(queries, rerank=False))
+        # Threads would wait for each other longer than they work on few rows or queries.
+        small = len(queries) * self.model.database_.size <= SMALL
+        with single_threaded() if small else nullcontext():
+            return Shortlist(queries, *self.inner.kneighbors(queries, rerank=False))
 
     def cut(self, near: Shortlist, own: NDArray[np.integer] | None) -> Shortlist:
         """What was found near, as long as the shortlist: without `own`, or without the last."""
