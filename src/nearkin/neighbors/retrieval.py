@@ -161,6 +161,10 @@ class Retrieval(ParameterGroup):
         assert found is not None
         return found.nearest(k, None if queries is None else self._transformed(queries))[1]
 
+    def lists_of_rows(self, k: int, rows: NDArray[np.integer]) -> Lists:
+        """The `k` nearest of some of the rows, themselves among them; not by a function."""
+        return self._index.nearest(k, np.ascontiguousarray(self.vectors_[rows]))[1]
+
     def _transformed(self, X: Any) -> Any:
         """Rows as they are searched; those of a source of vectors already are."""
         if self.transformer_ is None:
