@@ -161,10 +161,6 @@ class Retrieval(ParameterGroup):
         assert found is not None
         return found.nearest(k, None if queries is None else self._transformed(queries))[1]
 
-    def lists_of_rows(self, k: int, rows: NDArray[np.integer]) -> Lists:
-        """The `k` nearest of some of the rows, themselves among them; not by a function."""
-        return self._index.nearest(k, np.ascontiguousarray(self.vectors_[rows]))[1]
-
     def _transformed(self, X: Any) -> Any:
         """Rows as they are searched; those of a source of vectors already are."""
         if self.transformer_ is None:
@@ -222,6 +218,13 @@ def searchable(
         vectors = as_rows(retrieval.vectors_, "vectors_")
         retrieval._cached_index = index_of(vectors, retrieval.index, kept)
     return retrieval._cached_index
+
+
+def lists_of_rows(retrieval: Retrieval, k: int, rows: NDArray[np.integer]) -> Lists:
+    """The `k` nearest of some of a retrieval's rows, themselves among them; not by a function."""
+    found = searchable(retrieval)
+    assert found is not None
+    return found.nearest(k, np.ascontiguousarray(retrieval.vectors_[rows]))[1]
 
 
 def kept_lists(retrieval: Retrieval, k: int, folder: RunFolder) -> Lists:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nearkin.native.threads import single_threaded
 from nearkin.neighbors import nearest
+from nearkin.neighbors.retrieval import lists_of_rows
 from nearkin.voting.shares import VoteShares
 
 Array = NDArray[np.float32]
@@ -56,7 +57,8 @@ class Side:
         retrieval = self.model.retrieval_
         if retrieval is None:
             return self._near(self.stored(rows))
-        queries, lists = self.stored(rows), retrieval.lists_of_rows(self.model.n_neighbors, rows)
+        queries = self.stored(rows)
+        lists = lists_of_rows(retrieval, self.model.n_neighbors, rows)
         return Shortlist(queries, *self.inner.kneighbors(queries, rerank=False, neighbors=lists))
 
     def _near(self, queries: Array) -> Shortlist:
