@@ -7,12 +7,14 @@ the missing ones.
 
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
+from nearkin.ensemble.coupling import own_scores
 from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.run_folder import RunFolder
 from nearkin.io.safetensors import Stream
@@ -25,7 +27,7 @@ from nearkin.preprocessing.pca import row_blocks
 Array = NDArray[np.float32]
 
 _GRAPH = ("indptr", "indices", "n_targets")
-_SHARED = "shared"
+_SHARED, _SCORES = "shared", "scores"
 _SAMPLE = 1_000
 
 
@@ -62,6 +64,10 @@ class Members:
                 shared["cells"] = hoods.cells
         self.folder.write(_SHARED, {}, shared)
 
+    def write_scores(self, scores: Array) -> None:
+        """Write what the ensemble gives each edge, in the units of members that are coupled."""
+        self.folder.write(_SCORES, {}, {"scores": scores})
+
     def write_rows(self, n: int, X: Array, P: Array) -> None:
         """Write the projected rows ``X Pᵀ`` of member `n`, block by block."""
         shape = len(X), len(P)
@@ -71,6 +77,7 @@ class Members:
     def clear_shared(self) -> None:
         """Remove everything but the members, finished or not."""
         self.folder.remove(_SHARED)
+        self.folder.remove(_SCORES)
         for n in range(self.count):
             self.folder.remove(_rows(n))
         for n in self.finished():  # a worker may have died before it did so
@@ -110,7 +117,8 @@ def learn_member(members: Members, n: int, learner: Any) -> None:
     unfinished = folder.sub(_unfinished(n))
     with limited(1):
         checkpoints = unfinished if folder.durable else RunFolder.nowhere()
-        matrix = matrix_of(_fitted(learner, rows, labels, _graph(shared), checkpoints))
+        hoods = _coupled(folder, rows, _graph(shared))
+        matrix = matrix_of(_fitted(learner, rows, labels, hoods, checkpoints))
         holdout = HoldOut(held, voters)
         accuracy = holdout.accuracy(rows, labels, matrix) if holdout else 1.0
     notes = {"accuracy": float(accuracy), "history": getattr(learner, "history_", [])}
@@ -134,6 +142,14 @@ def _graph(shared: Mapping[str, NDArray[Any]]) -> Neighborhoods | None:
     cells = np.array(shared["cells"]) if "cells" in shared else None
     indptr, indices, n_targets = (shared[name] for name in _GRAPH)
     return Neighborhoods(indptr, indices, n_targets, cells=cells)
+
+
+def _coupled(folder: RunFolder, rows: Array, hoods: Neighborhoods | None) -> Neighborhoods | None:
+    """The graph with the scores of the other members, if there are any."""
+    found = folder.read(_SCORES, None, verify=False)
+    if found is None or hoods is None:
+        return hoods
+    return replace(hoods, offsets=found[0]["scores"] - own_scores(rows, hoods))
 
 
 def _fitted(

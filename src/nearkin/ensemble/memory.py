@@ -19,6 +19,7 @@ def ensemble_bytes(
     joint: bool = False,
     local: bool = False,
     quantized: bool = False,
+    coupled: bool = False,
     **search: Any,
 ) -> Stages:
     """Bytes per stage for `members` projections to `width` dimensions, `jobs` at once.
@@ -37,6 +38,9 @@ def ensemble_bytes(
     worker = 24 * width**2 + 4 * BLOCK * (6 * width + 2 * BLOCK) + ROW_BYTES * rows + FIXED_BYTES
     copy = quantized_bytes(rows, width) if quantized else 0
     worker += copy
+    if coupled:  # the ensemble's score of each edge, mapped, and the others' part of it
+        worker += 8 * DEGREE * rows * k
+        shared += 4 * DEGREE * rows * k + 4 * dims**2
     stages["members"] = shared + jobs * (worker + (200 << 20 if jobs > 1 else 0))
     total = shared + 8 * dims**2 + 4 * members * width**2
     stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width + copy if joint else 0)

@@ -31,11 +31,15 @@ DEALT: dict[str, Callable[[int, int], list[NDArray[np.int64]]]] = {
     "strided": strided,
     "discriminant": strided,
 }
-MOST_MEMBERS, FEWEST_COLUMNS = 10, 32
+MOST_MEMBERS, FEWEST_COLUMNS = 10, 64
 
 
 class Projection(Protocol):
     """An object with a d×D matrix."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Its shape, d and D."""
 
     def matrix(self) -> Array:
         """The d×D matrix."""
@@ -46,6 +50,11 @@ class Fixed:
     """A stored matrix: a block of directions, or one that the user gave."""
 
     rows: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Its shape, d and D."""
+        return self.rows.shape[0], self.rows.shape[1]
 
     def matrix(self) -> Array:
         """The d×D matrix."""
@@ -64,6 +73,11 @@ class Random:
     d: int
     D: int
     seed: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Its shape, d and D."""
+        return self.d, self.D
 
     def matrix(self) -> Array:
         """The d×D matrix."""
@@ -95,7 +109,7 @@ def usual_members(columns: int) -> int:
     Examples
     --------
     >>> [usual_members(columns) for columns in (16, 100, 1_000)]
-    [1, 3, 10]
+    [1, 1, 10]
     """
     return max(1, min(MOST_MEMBERS, columns // FEWEST_COLUMNS))
 
