@@ -227,10 +227,11 @@ def _check_neighborhoods(hoods: Neighborhoods, n: int) -> None:
         raise ValueError("neighbors.n_targets must lie between 0 and the number of neighbours")
     if hoods.cells is not None and (len(hoods.cells) != n or hoods.cells.min(initial=0) < 0):
         raise ValueError(f"neighbors.cells must hold the number of a cell for each of {n} rows")
-    if hoods.offsets is not None and len(hoods.offsets) != edges:
+    offsets = hoods.offsets
+    if offsets is not None and (len(offsets) != edges or not np.isfinite(offsets).all()):
         raise ValueError(
-            f"neighbors.offsets holds {len(hoods.offsets)} numbers; one for each of {edges} edges "
-            "is expected"
+            f"neighbors.offsets holds {len(offsets)} numbers; a finite one for each of {edges} "
+            "edges is expected"
         )
     check_range(hoods.indices, 0, n, "missing neighbours are left out")
 
