@@ -363,7 +363,6 @@ def test_a_folder_that_is_a_file(data, tmp_path):
     ("settings", "message"),
     [
         ({"n_components": 13}, "n_components=13"),
-        ({"n_members": 5, "n_components": 4}, "need 20 principal directions"),
         ({"projection": [np.ones((2, 3))]}, r"\(d, 12\) is expected"),
         ({"weights": "luck"}, "weights='luck'"),
         ({"n_members": 0}, "n_members=0"),

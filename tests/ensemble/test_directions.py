@@ -32,6 +32,15 @@ def test_every_direction_is_dealt_once(count, members, deal):
     assert max(sizes) - min(sizes) <= 1
 
 
+@given(st.data(), st.integers(1, 40), st.integers(1, 12), st.sampled_from([consecutive, strided]))
+def test_blocks_that_overlap_are_of_one_size_and_leave_nothing_out(data, count, members, deal):
+    least = -(-count // members)  # fewer would not overlap
+    size = data.draw(st.integers(min(least + 1, count), count))
+    blocks = deal(count, members, size)
+    assert [len(set(block.tolist())) for block in blocks] == [size] * members
+    assert set(np.concatenate(blocks).tolist()) == set(range(count)) or members == 1
+
+
 @given(st.integers(1, 40), st.integers(1, 12))
 def test_strided_is_dealing_to_and_fro(count, members):
     naive, at, step = [[] for _ in range(members)], 0, 1

@@ -4,6 +4,7 @@ Blocks of directions that are dealt out hold parts of the similarity that comple
 the start of the whole ensemble, Σ PᵀP, is the identity of the space that they span.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,19 +127,28 @@ def _signed(directions: NDArray[np.float64]) -> NDArray[np.float64]:
     return directions * np.where(np.take_along_axis(directions, largest[:, None], 1) < 0, -1, 1)
 
 
-def consecutive(count: int, members: int) -> list[NDArray[np.int64]]:
+def consecutive(count: int, members: int, size: int | None = None) -> list[NDArray[np.int64]]:
     """Directions in blocks, the first to the first member; sizes differ by one at most.
+
+    If there are too few for blocks of a given `size`, these overlap, evenly spaced.
 
     Examples
     --------
     >>> [block.tolist() for block in consecutive(7, 3)]
     [[0, 1, 2], [3, 4], [5, 6]]
+    >>> [block.tolist() for block in consecutive(7, 3, 4)]
+    [[0, 1, 2, 3], [2, 3, 4, 5], [3, 4, 5, 6]]
     """
-    return np.array_split(np.arange(count), members)
+    if size is None:
+        return np.array_split(np.arange(count), members)
+    starts = np.ceil(np.linspace(0, count - size, members)).astype(np.int64)
+    return [np.arange(start, start + size) for start in starts]
 
 
-def strided(count: int, members: int) -> list[NDArray[np.int64]]:
+def strided(count: int, members: int, size: int | None = None) -> list[NDArray[np.int64]]:
     """Directions dealt out in turn, to and fro, so that members get about the same variance.
+
+    If there are too few for a given `size`, they are dealt out again, and others meet.
 
     Examples
     --------
@@ -148,4 +158,11 @@ def strided(count: int, members: int) -> list[NDArray[np.int64]]:
     places = np.arange(count)
     turn, seat = np.divmod(places, members)
     member = np.where(turn % 2 == 0, seat, members - 1 - seat)
-    return [places[member == n] for n in range(members)]
+    if size is None:
+        return [places[member == n] for n in range(members)]
+    # Each turn is passed on by its own number of seats, prime to that of the members: in as many
+    # rounds as there are members everyone has had every direction once.
+    strides = np.array([s for s in range(1, members + 1) if math.gcd(s, members) == 1])
+    stride = strides[turn % len(strides)]
+    rounds = [(member + number * stride) % members for number in range(members)]
+    return [np.concatenate([places[one == n] for one in rounds])[:size] for n in range(members)]

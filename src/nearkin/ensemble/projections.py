@@ -26,7 +26,7 @@ ProjectionName = Literal[
 ]
 KINDS: tuple[ProjectionName, ...] = get_args(ProjectionName)
 # How those that share out orthonormal directions of the rows deal them to the members.
-DEALT: dict[str, Callable[[int, int], list[NDArray[np.int64]]]] = {
+DEALT: dict[str, Callable[[int, int, int | None], list[NDArray[np.int64]]]] = {
     "pca": consecutive,
     "strided": strided,
     "discriminant": strided,
@@ -137,7 +137,8 @@ def make_projections(
         out; ``mixed``: consecutive blocks for half of the members, Gaussian matrices for the
         others.
     n_components : int, optional
-        d; if left out, the directions are shared out evenly among the members.
+        d; if left out, the directions are shared out evenly among the members. Where directions
+        are fewer than the members need, blocks overlap.
     labels : (n,) integer array, optional
         Needed by ``discriminant``; −1 for rows that it must not learn from.
 
@@ -153,10 +154,9 @@ def make_projections(
         return [_given(P, D) for P in projection], []
     d, n_members = _sizes(projection, D, n_members, n_components)
     if projection in DEALT:
-        wanted = None if n_components is None else n_members * d
-        return _dealt(projection, X, n_members, wanted, rng, labels)
+        return _dealt(projection, X, n_members, n_components, rng, labels)
     blocks = min(n_members // 2, D // d) if projection == "mixed" else 0
-    made, energies = _dealt("pca", X, blocks, blocks * d, rng) if blocks else ([], [])
+    made, energies = _dealt("pca", X, blocks, d, rng) if blocks else ([], [])
     random_kind = "random" if projection == "mixed" else projection
     seeds = rng.integers(2**63, size=n_members - blocks)
     return [*made, *(Random(random_kind, d, D, int(seed)) for seed in seeds)], energies
@@ -169,17 +169,12 @@ def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple
     if kind not in DEALT:
         return d, n_members
     made = min(n_members, D)  # a block has at least one column
-    if made * d > D:
-        raise ValueError(
-            f"n_members={n_members} blocks of n_components={d} need {n_members * d} principal "
-            f"directions, but X has n_features={D}; lower one of them or use projection='random'"
-        )
-    if made < n_members:
+    if made < n_members and n_components is None:
         warnings.warn(
             f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used",
             stacklevel=6,
         )
-    return d, made
+    return d, made if n_components is None else n_members
 
 
 def _given(P: Any, D: int) -> Fixed:
@@ -193,17 +188,26 @@ def _dealt(
     kind: str,
     X: Any,
     n_members: int,
-    wanted: int | None,
+    d: int | None,
     rng: np.random.Generator,
     labels: NDArray[np.integer] | None = None,
 ) -> tuple[list[Projection], list[float]]:
-    """Blocks of `wanted` directions, of all that hold variance if left out."""
+    """Blocks of `d` directions; all that hold variance, evenly shared, if left out."""
+    overlapping = d is not None and n_members * d > X.shape[1]
+    wanted = None if d is None or overlapping else n_members * d
     if kind == "discriminant":
         if labels is None:
             raise ValueError("projection='discriminant' needs labels")
         found = discriminant(X, labels, wanted, rng)
     else:
         found = principal(X, wanted, rng)
-    places = DEALT[kind](len(found.rows), min(n_members, len(found.rows)))
-    blocks = [found.block(place) for place in places]
+    count = len(found.rows)
+    if d is not None and d > count:
+        raise ValueError(
+            f"n_components={d}, but the rows of X vary in {count} directions only; lower it"
+        )
+    members = n_members if overlapping else min(n_members, count)
+    blocks = [
+        found.block(place) for place in DEALT[kind](count, members, d if overlapping else None)
+    ]
     return [Fixed(rows) for rows, _ in blocks], [share for _, share in blocks]
