@@ -95,7 +95,7 @@ def data_sets(arguments):
         if arguments.network:
             yield "embeddings", partial(_caltech, caltech.embeddings, data, work, arguments.network)
         yield "LLC", partial(_llc, data, work)
-    yield "made-up", partial(_made_up, 5_000 if few else 50_000)
+    yield "made-up", partial(_made_up, arguments.rows)
 
 
 def _mnist(data: Path, rows: int):
@@ -118,7 +118,7 @@ def _llc(data: Path, work: Path):
 
 
 def _made_up(rows: int):
-    world = World()
+    world = World(classes=max(10, rows // 50))
     return _floats(*world.sample(rows), *world.sample(min(rows, 5_000), part=1))
 
 
