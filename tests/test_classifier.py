@@ -702,3 +702,11 @@ def test_bad_lists_are_refused_before_anything_is_chosen(monkeypatch):
     for neighbors, message in ((np.full((60, 3), 60), "60"), (np.zeros((59, 3), int), "59")):
         with pytest.raises(ValueError, match=f"neighbors.*{message}"):
             SoftVotingKNN().fit(X, y, neighbors=neighbors)
+
+
+def test_new_labels_of_another_kind_are_refused():
+    X, y = blobs(n=60, dims=4)
+    model = SoftVotingKNN(None, preprocess=None, vote="softmax").fit(X, y)
+    for other in (np.array(["2020-01-01"], "M8[D]"), np.array([3], "m8[s]"), np.array(["a"])):
+        with pytest.raises(ValueError, match="give labels of one kind"):
+            model.add(X[:1], other)

@@ -74,6 +74,8 @@ class Adapter:
         """Refuse parts, perhaps of a file, that do not fit together."""
         require("metric", self.metric, expect.choice(*METRICS))
         check_fitted_array("matrix", self.matrix, (None, None))
+        if 0 in self.matrix.shape:
+            raise ValueError(f"matrix has shape {self.matrix.shape}; it must not be empty")
         for name in ("offset", "center"):
             check_fitted_array(name, getattr(self, name), (self.matrix.shape[1],))
 

@@ -23,7 +23,7 @@ from nearkin.learning.incremental import concatenate_labels
 from nearkin.learning.memory import check_classifier
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
-from nearkin.neighbors.base import known_index
+from nearkin.neighbors.base import known_index, resolve
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
 from nearkin.selection.options import Selection
 from nearkin.selection.parts import Parts, select_parts
@@ -116,6 +116,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Mean squared row length; 1 where a similarity makes no use of it.
     csls_bias_ : (n,) float32 array
         What ``vote_.csls`` takes off each row's score.
+    search_index_ : dict of arrays, or None
+        The index that a file has brought along; without one, it is built for the first query.
 
     Examples
     --------
@@ -139,6 +141,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     database_: Array
     labels_: NDArray[np.int32]
+    search_index_: dict[str, NDArray[Any]] | None
     _cached_index: NeighborIndex | None
 
     def __init__(
@@ -303,7 +306,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.labels_ = codes.astype(np.int32)
         self.database_ = np.concatenate([self.database_, rows])
         self._measure()
-        self._cached_index = None
+        self._cached_index = self.search_index_ = None
         n = len(codes)
         self._measure_csls(
             self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1]
@@ -316,6 +319,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
         if hasattr(self, "database_"):
             check_database(self)
+            if getattr(self, "search_index_", None) is not None:
+                _ = self._index  # which compares it with the rows, once
 
     def _keep(
         self, X: ArrayLike, y: ArrayLike, preprocess: Any, rng: Any, folder: RunFolder
@@ -329,7 +334,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.preprocess_, self.database_ = prepared(preprocess, rows, np.asarray(y), rng, folder)
         self.labels_ = labels.astype(np.int32)
         self._measure()
-        self._cached_index = None
+        self._cached_index = self.search_index_ = None
         if not isinstance(self.n_neighbors, str) and self.n_neighbors > len(labels):
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
@@ -372,8 +377,17 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     @property
     def _index(self) -> NeighborIndex:
         if getattr(self, "_cached_index", None) is None:
-            self._cached_index = NeighborIndex(self.database_, self.index)
+            kept, index = getattr(self, "search_index_", None), self.index
+            if kept is not None and hasattr(resolve(index, len(self.database_)), "restored"):
+                self._cached_index = NeighborIndex.restored(self.database_, index, kept)
+            else:
+                self._cached_index = NeighborIndex(self.database_, index)
         return self._cached_index  # type: ignore[return-value]
+
+    def state_to_save(self) -> dict[str, Any]:
+        """What a file holds: with the index of many rows, which takes long to build again."""
+        k = min(self.shortlist_length, len(self.database_))
+        return vars(self) | {"search_index_": self._index.arrays(k)}
 
     def _measure_csls(self, lists: NeighborLists | None) -> None:
         """Measure how similar each row is to its surroundings."""

@@ -129,3 +129,14 @@ def test_try_pairs_of_different_widths_against_ridge_regression(folder, tmp_path
     result = answer("try", folder / "d.parquet", folder / "qrels.tsv", "--queries",
                     tmp_path / "q.npy")  # fmt: skip
     assert result["methods"][0]["name"] == "ridge regression"
+
+
+@pytest.mark.parametrize("option", ["--npy", "--onnx", "--card"])
+def test_files_beside_the_adapter_are_never_replaced(learned, tmp_path, option):
+    mine, out = tmp_path / "mine", tmp_path / "a.safetensors"
+    mine.write_text("mine")
+    failed = nearkin("export", learned["path"], "--out", out, option, mine)
+    assert failed.returncode == 1
+    assert f"{option} {mine} exists; give another name" in failed.stderr
+    assert mine.read_text() == "mine"
+    assert not out.exists()

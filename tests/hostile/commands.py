@@ -25,7 +25,7 @@ CLEAN = {
 }  # fmt: skip
 LONG = {"demo": (), "reproduce": ("item",)}  # minutes: only these parameters are attacked
 VARIABLE = ("second", "time", "path", "model", "bytes", "folder", "out", "report", "file", "memory",
-            "verdict", "done_", "ms_per")  # fmt: skip
+            "verdict", "done_", "ms_per", "adapter")  # fmt: skip
 
 
 def commands() -> dict[str, Any]:

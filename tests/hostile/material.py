@@ -169,6 +169,8 @@ def write_files(folder: Path) -> None:
         model.fit(*((folders,) if first == "images" else (X, names)))
         with suppress(NotFittedError):  # it learns nothing
             nearkin.save(model, folder / f"{name}.safetensors")
+    searched = small(nearkin.SoftVotingKNN, index="cells").fit(X, names)
+    nearkin.save(searched, folder / "SearchIndex.safetensors")
     adapter = nearkin.load(folder / "SLNE.safetensors").adapter()
     nearkin.save(adapter, folder / "Adapter.safetensors")
 

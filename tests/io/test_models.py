@@ -295,3 +295,20 @@ def test_the_length_of_text_is_not_taken_from_the_file():
     kept = {"values": ["a", "bcd"], "dtype": "<U100000000"}
     assert models.restore(kept, {}).dtype == "<U3"
     assert models.restore({"values": [], "dtype": "<U100000000"}, {}).nbytes == 0
+
+
+def test_a_file_brings_its_search_index_along(tmp_path, monkeypatch):
+    X, y = blobs(n=600, dims=20)
+    model = SoftVotingKNN(None, preprocess=None, index="cells", vote="softmax").fit(X, y)
+    model.save(tmp_path / "model.safetensors")
+    again = nearkin.load(tmp_path / "model.safetensors")
+    with monkeypatch.context() as patch:
+        patch.setattr("nearkin.neighbors.cells.Cells.__init__", None)  # is not called
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    again.add(X[:1] + 100, [9])
+    assert again.predict(X[:1] + 100) == [9]
+    again.search_index_ = {}
+    again._cached_index = None
+    with pytest.raises(ValueError, match="search_index_ does not belong to 601 rows"):
+        again.predict(X)
+    assert again.set_params(index="exact").predict(X[:1] + 100) == [9]

@@ -87,3 +87,62 @@ def test_a_saved_index_keeps_its_metric(metric, tmp_path):
     assert loaded.metric == metric
     np.testing.assert_array_equal(loaded.order, index.order)
     np.testing.assert_array_equal(loaded.search(rows[:70], 9), index.search(rows[:70], 9))
+
+
+def broken(name, change):
+    """The arrays of an index, one of them changed."""
+    arrays = {key: value.copy() for key, value in KEPT.arrays().items()}
+    arrays[name] = change(arrays[name])
+    return arrays
+
+
+def at(place, value):
+    def change(array):
+        array[place] = value
+        return array
+
+    return change
+
+
+ROWS = descriptors(400, 24).astype(np.float32)
+KEPT = Cells(ROWS)
+KEPT.prepare(5)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "dot"])
+def test_a_restored_index_finds_the_same(metric):
+    index = Cells(ROWS, "cells;recall=0.9", metric=metric)
+    index.prepare(5)
+    again = Cells.restored(ROWS, "cells;recall=0.9", index.arrays(), metric)
+    assert again.recall == 0.9
+    np.testing.assert_array_equal(again.search(ROWS[:50], 5), index.search(ROWS[:50], 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("panels", lambda a: a[:-1]),
+        ("panels", lambda a: a.astype(np.int8)),
+        ("offsets", at(0, -np.inf)),
+        ("offsets", at(0, np.nan)),
+        ("offsets", at(0, 1e30)),
+        ("first", at(1, 0)),
+        ("first", at(-1, 10_000)),
+        ("first", lambda a: a.astype(np.int32)),
+        ("steps", at(0, np.inf)),
+        ("centroids", at((0, 0), np.nan)),
+        ("centroids", lambda a: a[:, :-1]),
+        ("rows_of", at(0, 400)),
+        ("rows_of", lambda a: np.roll(a, 1)),
+        ("rows_of", lambda a: np.where(a == 3, 4, a)),
+        ("rows_of", lambda a: a.astype(np.int64)),
+        ("tuned", lambda a: -a),
+        ("centre", lambda a: a[:-1]),
+        ("directions", at((0, 0), np.inf)),
+        ("directions", lambda a: a[:5]),
+        ("tuned", lambda a: None),
+    ],
+)
+def test_an_index_that_does_not_fit_is_refused(name, change):
+    with pytest.raises(ValueError, match="search_index_ does not belong to 400 rows of 24"):
+        NeighborIndex.restored(ROWS, "cells", broken(name, change))

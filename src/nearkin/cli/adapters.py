@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli import options
-from nearkin.cli.inputs import check_output_paths, parse_columns
+from nearkin.cli.inputs import check_new_paths, check_output_paths, parse_columns
 from nearkin.cli.interrupts import RESUMES, Interrupted, interrupt_learning_only, interruptible
 from nearkin.cli.output import Json, emit, plain_warnings, write_text
 
@@ -100,7 +100,8 @@ def export(
     """
     from nearkin.app.finished_run import load_trained
 
-    check_output_paths(out, onnx, npy, card)
+    check_output_paths(out)
+    check_new_paths(onnx=onnx, npy=npy, card=card)
     adapter = _adapter(load_trained(model).model, model, metric)
     columns = parse_columns(None, vector_column, id_column, label_column)
     with plain_warnings():

@@ -31,6 +31,14 @@ def check_output_paths(*paths: Path | None) -> None:
         check_target(path)
 
 
+def check_new_paths(**paths: Path | None) -> None:
+    """Refuse to replace files that accompany a model: they may be somebody's own."""
+    check_output_paths(*paths.values())
+    for name, path in paths.items():
+        if path is not None and path.exists():
+            raise FileExistsError(f"--{name} {path} exists; give another name, or remove it")
+
+
 def load_classifier(path: Path, encoder: Path | None, names: Path | None = None) -> "TrainedModel":
     """The classifier of a file or a run folder; `encoder` and `names` replace those of the run."""
     from nearkin.app.finished_run import load_trained

@@ -178,7 +178,7 @@ def _values(array: NDArray[Any], name: str) -> Any:
 
 def _state(model: Any) -> dict[str, Any]:
     """Parameters and learned attributes, without what belongs to one process."""
-    state = dict(vars(model))
+    state = dict(model.state_to_save() if hasattr(model, "state_to_save") else vars(model))
     for name in [key for key in state if key.startswith("_cached") or key == "failed_"]:
         del state[name]  # an index that is built again, paths that belong to one run
     for name in ("callback", "random_state"):

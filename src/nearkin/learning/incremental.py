@@ -83,10 +83,13 @@ def lists_of_last(rows: Array, new: int, k: int, index: str) -> NDArray[np.int32
     return row_neighbors(found, rows, own, k)[1]
 
 
+_KINDS = {"U": "text", "S": "text", "O": "text", "M": "date", "m": "duration"}
+
+
 def concatenate_labels(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    """Old and new labels in one array; text and numbers do not mix."""
-    is_text = [labels.dtype.kind in "USO" for labels in (old, new)]
-    if is_text[0] != is_text[1] and len(old):
+    """Old and new labels in one array; text, dates and numbers do not mix."""
+    kinds = [_KINDS.get(labels.dtype.kind, "number") for labels in (old, new)]
+    if kinds[0] != kinds[1] and len(old):
         raise ValueError(
             f"y holds {new.dtype} where earlier labels are {old.dtype}; give labels of one kind"
         )

@@ -125,6 +125,34 @@ def _code(rows, slots, by_products, coded, lo, hi):  # type: ignore[no-untyped-d
                 coded.offsets[slot] = np.float32(0) if by_products else lane_dot(rests, rests)
 
 
+def check_coded(coded: CodedCells, dims: int) -> None:
+    """Refuse arrays, perhaps of a file, that `code_cells` cannot have made of rows of `dims`."""
+    width, n_panels = dims + -dims % PANEL_ROWS, len(coded.panels)
+    n_cells, slots = len(coded.steps), PANEL_ROWS * n_panels
+    expected = {
+        "panels": ((n_panels, PANEL_ROWS * width), "u1"),
+        "offsets": ((slots,), "f4"),
+        "first": ((n_cells + 1,), "i8"),
+        "steps": ((n_cells,), "f4"),
+        "centroids": ((n_cells, width), "f4"),
+    }
+    for name, (shape, kind) in expected.items():
+        array = getattr(coded, name)
+        if array.shape != shape or array.dtype != kind or not array.flags.c_contiguous:
+            raise ValueError(f"{name} has shape {array.shape} and type {array.dtype}")
+    if width > MAX_BYTES or coded.first[0] != 0 or coded.first[-1] != n_panels:
+        raise ValueError(f"first and panels are not of the same {n_panels} panels")
+    if n_cells == 0 or (np.diff(coded.first) < 1).any():
+        raise ValueError("first does not ascend")
+    # Rows are scaled so that no number exceeds 1: sums of such values stay finite.
+    rows = coded.offsets[coded.offsets != np.inf]
+    for name, values, most in (
+        ("offsets", rows, 4 * width), ("steps", coded.steps, 1), ("centroids", coded.centroids, 1),
+    ):  # fmt: skip
+        if not (np.abs(values) <= np.float32(1.01 * most)).all():
+            raise ValueError(f"{name} holds numbers beyond {most}")
+
+
 def best_slots(
     coded: CodedCells, queries: Array, probes: NDArray[np.int32], wanted: int, by_products: bool
 ) -> tuple[Array, NDArray[np.int32]]:

@@ -8,6 +8,7 @@ numbers of probes and candidates that reach the requested recall are measured on
 """
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 
 from nearkin.io import safetensors
 from nearkin.native.byte_products import PANEL_ROWS
-from nearkin.native.scan import CodedCells, best_slots, code_cells
+from nearkin.native.scan import CodedCells, best_slots, check_coded, code_cells
 from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.exact import Exact, products_of
 from nearkin.neighbors.kmeans import Partition
+from nearkin.validation.arrays import check_fitted_array
 
 RECALL = 0.95
 CODED_DIMS = 192  # leading directions that candidates are chosen by
@@ -151,22 +153,61 @@ class Cells(Index):
             )
         return near
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What `restored` needs besides the rows."""
+        partition = {"centre": self._partition.centre, "directions": self._partition.directions}
+        return self._coded._asdict() | partition | {"rows_of": self.rows_of, "tuned": self.tuned}
+
+    @classmethod
+    def restored(
+        cls,
+        rows: Array,
+        description: str,
+        arrays: Mapping[str, NDArray[Any]],
+        metric: Metric = "euclidean",
+    ) -> Self:
+        """Return the cells of the same rows that `arrays`, perhaps of a file, describe."""
+        coded = CodedCells(*(arrays[name] for name in CodedCells._fields))
+        centre, directions = arrays["centre"], arrays["directions"]
+        check_fitted_array("centre", centre, (rows.shape[1],))
+        check_fitted_array("directions", directions, (None, rows.shape[1]))
+        if not (np.isfinite(centre).all() and np.isfinite(directions).all()):
+            raise ValueError("centre or directions hold NaN or infinity")
+        check_coded(coded, len(directions))
+        rows_of, tuned = arrays["rows_of"], arrays["tuned"]
+        _check_slots(rows_of, coded, len(rows), tuned)
+        index, partition = cls.__new__(cls), Partition.__new__(Partition)
+        partition.centre, partition.directions = centre, directions
+        index._set(rows, partition, coded, rows_of, metric)
+        index.recall, index.tuned = _recall(description), tuned
+        return index
+
     def save(self, path: Path) -> None:
         """Write the cells."""
-        partition = {"centre": self._partition.centre, "directions": self._partition.directions}
-        own = {"rows_of": self.rows_of, "tuned": self.tuned}
-        safetensors.write(path, self._coded._asdict() | partition | own, {"metric": self.metric})
+        described = {"metric": self.metric, "recall": str(self.recall)}
+        safetensors.write(path, self.arrays(), described)
 
     @classmethod
     def load(cls, rows: Array, path: Path) -> Self:
         """Return the same cells over the same rows."""
         arrays, described = safetensors.read(path)
-        index, partition = cls.__new__(cls), Partition.__new__(Partition)
-        partition.centre, partition.directions = arrays["centre"], arrays["directions"]
-        coded = CodedCells(*(arrays[name] for name in CodedCells._fields))
-        index._set(rows, partition, coded, arrays["rows_of"], cast(Any, described["metric"]))
-        index.tuned = arrays["tuned"]
-        return index
+        description = f"cells;recall={described['recall']}"
+        return cls.restored(rows, description, arrays, cast(Any, described["metric"]))
+
+
+def _check_slots(
+    rows_of: NDArray[np.int32], coded: CodedCells, n: int, tuned: NDArray[np.int64]
+) -> None:
+    """Refuse slots that do not hold every row once, and a plan that cannot be."""
+    check_fitted_array("rows_of", rows_of, (len(coded.offsets) + 1,), "i")
+    check_fitted_array("tuned", tuned, (3,), "i")
+    held = rows_of[:-1] >= 0
+    if rows_of.dtype != np.int32 or rows_of[-1] != -1 or rows_of.max() >= n:
+        raise ValueError(f"rows_of is not of {n} rows")
+    if held.sum() != n or (np.bincount(rows_of[:-1][held], minlength=n) != 1).any():
+        raise ValueError(f"rows_of does not hold each of {n} rows once")
+    if (held != (coded.offsets < np.inf)).any() or tuned.min() < 0:
+        raise ValueError("offsets and rows_of differ in their empty slots")
 
 
 def _recall(description: str) -> float:

@@ -7,6 +7,8 @@ that were found, whatever the back end computes with.
 
 import os
 import warnings
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -23,6 +25,7 @@ from nearkin.neighbors.base import (
     blocks,
     build,
     known_index,
+    resolve,
 )
 from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, query_neighbors, row_neighbors
 from nearkin.neighbors.shards import SHARD_ROWS, nearest_in_shards
@@ -123,6 +126,31 @@ class NeighborIndex:
     ) -> None:
         self.rows = as_rows(X, "X")
         self._back_end = build(self.rows, index, metric)
+
+    def arrays(self, k: int) -> dict[str, NDArray[Any]] | None:
+        """What a file keeps of the index, ready for searches of `k` rows; None: it is built anew.
+
+        Only cells are worth keeping: other back ends are made in no time, or by faiss.
+        """
+        kept = getattr(self._back_end, "arrays", None)
+        if kept is None:
+            return None
+        self._back_end.prepare(k)
+        return kept()
+
+    @classmethod
+    def restored(cls, rows: Array, index: str, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the index of the same rows that `arrays`, perhaps of a file, has described."""
+        restored = cls.__new__(cls)
+        restored.rows, back_end = rows, resolve(index, len(rows))
+        try:
+            restored._back_end = back_end.restored(rows, index, arrays)  # type: ignore[attr-defined]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"search_index_ does not belong to {rows.shape[0]} rows of {rows.shape[1]} "
+                f"columns ({error}); fit again, or load another file"
+            ) from None
+        return restored
 
     @checked(verbose=expect.verbosity)
     def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
