@@ -26,6 +26,10 @@ MODES = {1: "L", 3: "RGB"}
 TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
 
 
+# Parts of the names of outputs
+DESCRIPTORS = ("feature", "embed", "descriptor", "pool")
+SCORES = ("logit", "prob", "softmax", "class", "score")
+
 _SIDE = expect.whole(1, 65_535)
 
 
@@ -214,7 +218,7 @@ class OnnxEncoder(ImageEncoder):
         fixed = isinstance(shape[0], int) and shape[0] > 0
         return Signature(
             input=inputs[0].name,
-            output=_output([node.name for node in session.get_outputs()], self.output),
+            output=_output(session.get_outputs(), self.output),
             layout=layout,
             mode=MODES[channel if isinstance(channel, int) else 3],
             size=_size((height, width), self.size),
@@ -244,12 +248,34 @@ def _session(path: str, modified: int) -> Any:
         raise ValueError(f"model={path!r} cannot be loaded as an ONNX network: {error}") from error
 
 
-def _output(names: list[str], wanted: str | None) -> str:
+def _output(nodes: Sequence[Any], wanted: str | None) -> str:
+    names = [node.name for node in nodes]
     if wanted is None and len(names) == 1:
         return names[0]
-    if wanted not in names:
-        raise ValueError(f"output={wanted!r}: the network's outputs are {', '.join(names)}")
-    return wanted
+    if wanted is not None and wanted in names:
+        return wanted
+    shown = ", ".join(f"{node.name} ({_shape_text(node.shape)})" for node in nodes)
+    best = _descriptor(nodes)
+    raise ValueError(
+        f"output={wanted!r} must name one of the network's outputs, {shown}; "
+        f"output={best!r} (--output {best}) looks most like a descriptor"
+    )
+
+
+def _shape_text(shape: Sequence[Any]) -> str:
+    return "×".join(str(side) if isinstance(side, int) else "N" for side in shape) or "a number"
+
+
+def _descriptor(nodes: Sequence[Any]) -> str:
+    """The output to suggest: named like features, not like class scores, and a vector an image."""
+
+    def merit(node: Any) -> tuple[bool, bool, bool, int]:
+        name = node.name.lower()
+        width = node.shape[-1] if node.shape and isinstance(node.shape[-1], int) else 0
+        named = any(word in name for word in DESCRIPTORS)
+        return named, not any(word in name for word in SCORES), len(node.shape) == 2, width
+
+    return str(max(nodes, key=merit).name)
 
 
 def _layout(shape: Sequence[int | str | None], wanted: str | None) -> str:

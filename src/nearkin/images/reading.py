@@ -43,6 +43,12 @@ def read_grey(source: Source, max_side: int | None = None) -> NDArray[np.uint8]:
     return _read(source, "L", max_side, lambda image: _shrink(image, max_side))
 
 
+@checked(max_side=expect.optional(expect.whole(1)))
+def read_colour(source: Source, max_side: int | None = None) -> NDArray[np.uint8]:
+    """Decode to colour, H×W×3; the longer side is shrunk to `max_side`, never enlarged."""
+    return _read(source, "RGB", max_side, lambda image: _shrink(image, max_side))
+
+
 def read_window(
     source: Source, size: tuple[int, int], crop: float = 1.0, mode: str = "RGB"
 ) -> NDArray[np.uint8]:

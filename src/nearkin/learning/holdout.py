@@ -14,8 +14,9 @@ from scipy import sparse
 from nearkin.native.blas import multiply_into
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
+from nearkin.validation.caller import warn_caller
 from nearkin.voting.choice import Ballot, ChosenVote, choose
-from nearkin.voting.lists import padded
+from nearkin.voting.lists import lists_of
 
 Array = NDArray[np.float32]
 
@@ -54,9 +55,15 @@ class HoldOut:
         rng: np.random.Generator,
     ) -> Self:
         """Hold out a stratified `fraction` of the rows that have neighbours."""
-        check_lists(neighbors, len(labels))
-        held = held_out(labels, fraction, rng)
-        voters = lists_of(neighbors, np.flatnonzero(held), len(labels))
+        return cls.of(held_out(labels, fraction, rng), neighbors)
+
+    @classmethod
+    def of(cls, marked: NDArray[np.bool_], neighbors: NeighborLists) -> Self:
+        """Hold out those of the marked rows that have neighbours."""
+        n = len(marked)
+        check_lists(neighbors, n)
+        held = marked.copy()
+        voters = lists_of(neighbors, np.flatnonzero(held), n)
         known = voters.max(axis=1) >= 0
         held[held] = known
         return cls(held, voters[known])
@@ -89,6 +96,26 @@ class HoldOut:
         keep = ~(held[row] | held[graph.indices])
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=len(held)))])
         return sparse.csr_array((graph.data[keep], graph.indices[keep], indptr), shape=graph.shape)
+
+
+def validation_rows(
+    neighbors: NeighborLists, labels: NDArray[np.integer], fraction: float, seed: int
+) -> HoldOut:
+    """The rows that early stopping judges on: a share of them, or none."""
+    if not fraction:
+        return HoldOut.none(len(labels))
+    if labels.ndim == 2:
+        raise ValueError(
+            f"validation_fraction={fraction} judges by votes for one label a row, and y has "
+            "several; give validation_fraction=0"
+        )
+    holdout = HoldOut.draw(neighbors, labels, fraction, np.random.default_rng(seed))
+    if not holdout:
+        warn_caller(
+            f"validation_fraction={fraction} of classes this small holds no row out, so all "
+            "epochs are run; raise it or give more rows a class"
+        )
+    return holdout
 
 
 def held_out(
@@ -127,11 +154,3 @@ def sample(labels: NDArray[np.integer], most: int, rng: np.random.Generator) -> 
     order = np.lexsort((rng.random(n), labels))  # by class, in random order within
     places = (np.arange(most) + rng.random()) * n / most
     return np.sort(order[places.astype(np.int64)])
-
-
-def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDArray[np.int32]:
-    """The neighbours of `rows` but themselves as an array, padded with −1."""
-    array = isinstance(neighbors, np.ndarray)
-    lists = padded((neighbors if array else as_graph(neighbors, n))[rows])
-    lists[lists == rows[:, None]] = -1  # a row must not vote for itself
-    return lists
