@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from nearkin.app.extras import PACKAGES
 from nearkin.validation.extras import missing_extra
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,10 @@ def hints():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "missing_extra":
                 _, package, extra = (getattr(a, "value", None) for a in node.args)
-                yield pytest.param(package, extra, id=f"{path.stem}-{extra}")
+                if extra is not None:
+                    yield pytest.param(package, extra, id=f"{path.stem}-{extra}")
+    for extra, (package, _) in PACKAGES.items():
+        yield pytest.param(package, extra, id=f"app-{extra}")
 
 
 def test_there_are_hints():
@@ -66,3 +70,9 @@ def test_a_hint_works_before_the_package_is_on_an_index():
     hint = str(missing_extra("reading images", "Pillow", "images"))
     assert "'nearkin[images]'" in hint
     assert "in a clone pip install '.[images]'" in hint
+
+
+def test_every_extra_is_in_the_table_of_the_page():
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    table = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", table)) == set(EXTRAS)

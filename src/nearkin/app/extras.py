@@ -2,7 +2,9 @@
 
 from importlib.util import find_spec
 
-_PACKAGES = {"images": ("Pillow", "PIL"), "plots": ("matplotlib", "matplotlib")}
+from nearkin.validation.extras import missing_extra
+
+PACKAGES = {"images": ("Pillow", "PIL"), "plots": ("matplotlib", "matplotlib")}
 
 
 def require_extras(what: str, *extras: str) -> None:
@@ -12,7 +14,7 @@ def require_extras(what: str, *extras: str) -> None:
     --------
     >>> require_extras("the demo", "images", "plots")
     """
-    missing = [name for name in extras if find_spec(_PACKAGES[name][1]) is None]
+    missing = [name for name in extras if find_spec(PACKAGES[name][1]) is None]
     if missing:
-        packages = " and ".join(_PACKAGES[name][0] for name in missing)
-        raise ImportError(f"{what} needs {packages}: pip install 'nearkin[{','.join(missing)}]'")
+        packages = " and ".join(PACKAGES[name][0] for name in missing)
+        raise missing_extra(what, packages, ",".join(missing))
