@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -63,6 +64,7 @@ from nearkin.voting.parts import (
     take_preparation,
 )
 from nearkin.voting.preparation import applied, fitted_retrieval
+from nearkin.voting.shares import VoteShares, vote_shares
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
 Array = NDArray[np.float32]
@@ -396,6 +398,30 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_squares(queries, "X")
         return rows, queries
 
+    def prepared(self, X: ArrayLike) -> Array:
+        """Rows as the model stores and compares them: checked and preprocessed."""
+        return self._queries(X)[1]
+
+    def on_prepared_rows(self) -> Self:
+        """A copy for rows that are `prepared` already; rows and index are shared.
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0, 3.0], [2.0, 0.0]]), ["north", "east"]
+        >>> model = SoftVotingKNN(None, n_neighbors=1, vote="top").fit(X, y)
+        >>> model.on_prepared_rows().predict(model.prepared([[1.0, 0.1]])).tolist()
+        ['east']
+        """
+        check_is_fitted(self, "database_")
+        self._check_fitted()
+        if self.retrieval_ is None:
+            _ = self._index  # built once, for both
+        inner = copy(self)
+        inner.preprocess_ = inner.retrieval_ = None
+        inner.n_features_in_ = self.database_.shape[1]
+        inner.__dict__.pop("feature_names_in_", None)
+        return inner
+
     def _shortlist(self, given: Any, queries: Array) -> NDArray[np.int32]:
         k = min(self.shortlist_length, len(self.database_))
         if self.retrieval_ is not None:
@@ -489,6 +515,28 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """
         blocks = self._blocks(X, neighbors)
         return np.concatenate([voter_novelty(self, block, indices) for block, indices in blocks])
+
+    def vote_shares(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> VoteShares:
+        """How much each neighbour and each class mean adds to the probabilities of a query.
+
+        `neighbors` as in `predict`; memory for all queries at once is needed.
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0, 1.0], [0.1, 0.9], [1.0, 0.0]]), ["north", "north", "east"]
+        >>> model = SoftVotingKNN(None, n_neighbors=2, vote="similarity").fit(X, y)
+        >>> shares = model.vote_shares([[0.0, 1.0]])
+        >>> shares.indices.tolist(), shares.neighbors.round(2).tolist()
+        ([[0, 1]], [[0.5, 0.5]])
+        """
+        frequencies = np.bincount(self.labels_, minlength=len(self.classes_)).astype(np.float32)
+        found = []
+        for block, indices in self._blocks(X, neighbors):
+            weighted = self.vote_.class_weight > 0
+            means = class_scores(self, block, self.class_means_) if weighted else None
+            scores = voter_scores(self, block, indices)
+            found.append(vote_shares(self.vote_, indices, scores, self.labels_, means, frequencies))
+        return VoteShares(*map(np.concatenate, zip(*found)))
 
     @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)
     def kneighbors(

@@ -75,6 +75,13 @@ def bad_files(files, pictures, tmp_path_factory):
 
 TRAIN = ["train", "digits.npz", *OUT]
 CASES = [
+    (["serve", "nowhere"], "nowhere"),
+    (["serve", "cut.encoder.safetensors"], "damaged"),
+    (["serve", "model.safetensors", "--host", "0.0.0.0"], "--token-file"),
+    (["serve", "model.safetensors", "--host", "no.such.host.invalid", "--no-token"], "--host"),
+    (["serve", "model.safetensors", "--port", "65536"], "--port"),
+    (["serve", "model.safetensors", "--token-file", "nowhere"], "nowhere"),
+    (["serve", "model.safetensors", "--train", "nowhere.npz"], "nowhere.npz"),
     # Missing files, and files of another kind.
     (["features", "nowhere", "--out", "f.npy"], "nowhere"),
     (["features", "nothing-here", "--out", "f.npy"], "no images"),

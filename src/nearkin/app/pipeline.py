@@ -5,10 +5,12 @@
     images ─ encoder.safetensors ─ features.npy ┐
     vectors ────────────────────────────────────┴ split.npz ─ preprocess.safetensors
         ─ retrieval.safetensors ─ neighbors.npz ─ model.safetensors ─ evaluation.json ┐
-        └ baselines.json ─────────────────────────────────────┴ report.html
+        │                                                       └ timing.json ────────┤
+        └ baselines.json ─────────────────────────────────────────────────────────────┴ report.html
 """
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, astuple, dataclass, field, replace
@@ -23,7 +25,8 @@ from sklearn.model_selection import train_test_split
 import nearkin
 from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import check_names, encode
-from nearkin.app.finished_run import ENCODER, FEATURES, IMAGES, MODEL, SPLIT
+from nearkin.app.extras import require_extras
+from nearkin.app.finished_run import ENCODER, FEATURES, IMAGES, MODEL, SPLIT, TIMING
 from nearkin.app.labels import default_labels, read_labelled
 from nearkin.app.settings import WITH_AUTO, TrainingSettings
 from nearkin.app.stages import Stages
@@ -100,12 +103,16 @@ def run(
 ) -> dict[str, Any]:
     """Run the stages that are missing or out of date; return paths and the main results."""
     options = options or RunOptions()
+    require_extras("the report of a run", "plots")
     _check(source, settings)
     with RunFolder(folder).claim("nearkin run") as claimed:
         stages = Stages(claimed, options.progress)
         rows, base = _rows(stages, source, options)
         train, test = (rows[part] for part in _split(stages, rows, settings, base))
+        began, resumed = time.perf_counter(), stages.folder.sub(LEARNING).begun
         path = _model(stages, train, _training_settings(source, settings), base, options)
+        seconds = None if resumed else _fit_seconds(stages, time.perf_counter() - began)
+        timing = _json(stages, TIMING, lambda: {"fit_seconds": seconds})
         model = nearkin.load(path)
         raw = cache(lambda: baselines.fit_raw_cosine(train.X, train.y))
         result = _json(
@@ -124,13 +131,19 @@ def run(
             lambda path: page.write(
                 path, result, source.path.resolve().stem, compared,
                 page.strips_of(model, test.X, test.y, train.paths, test.paths, raw),
+                timing["fit_seconds"],
             ),
-            after=[EVALUATION, BASELINES],
+            after=[EVALUATION, BASELINES, TIMING],
         )  # fmt: skip
     names = ("top_1_raw", "top_1", "top_1_mean_per_class", "map_raw", "map_learned")
     found = {name: result[name] for name in names if name in result}
     return {"model": str(path), "report": str(report), **found,
             "done_before": stages.kept, "done_now": stages.made}  # fmt: skip
+
+
+def _fit_seconds(stages: Stages, seconds: float) -> float | None:
+    """The seconds, unless a part of the work had been done before."""
+    return None if {MODEL, PREPROCESS, NEIGHBORS} & set(stages.kept) else seconds
 
 
 def _training_settings(source: DataSource, settings: RunSettings) -> TrainingSettings:
