@@ -438,7 +438,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             if isinstance(learner, SLNE):
                 learner.set_params(prepare=None)  # the ensemble has done so
                 if isinstance(learner.sampling, str) and learner.sampling == "auto":
-                    learner.set_params(sampling=for_shape(n, P.shape[0])["sampling"])
+                    learner.set_params(sampling=for_shape(n, P.shape[1])["sampling"])
             if self.own_neighbors and isinstance(learner, SLNE):
                 learner.set_params(n_neighbors=k)  # the warning was given, once for all
             seed = int(rng.integers(2**31 - 1))
