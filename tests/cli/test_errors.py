@@ -75,6 +75,13 @@ def bad_files(files, pictures, tmp_path_factory):
 
 TRAIN = ["train", "digits.npz", *OUT]
 CASES = [
+    (["serve", "nowhere"], "nowhere"),
+    (["serve", "cut.encoder.safetensors"], "damaged"),
+    (["serve", "model.safetensors", "--host", "0.0.0.0"], "--token-file"),
+    (["serve", "model.safetensors", "--host", "no.such.host.invalid", "--no-token"], "--host"),
+    (["serve", "model.safetensors", "--port", "65536"], "--port"),
+    (["serve", "model.safetensors", "--token-file", "nowhere"], "nowhere"),
+    (["serve", "model.safetensors", "--train", "nowhere.npz"], "nowhere.npz"),
     # Missing files, and files of another kind.
     (["features", "nowhere", "--out", "f.npy"], "nowhere"),
     (["features", "nothing-here", "--out", "f.npy"], "no images"),
@@ -170,6 +177,8 @@ CASES = [
     (["neighbors", "q.npy", "--k", "-1", "--out", "n.npz"], "k=-1"),
     (["neighbors", "q.npy", "--k", "3", "--index", "luck", "--out", "n.npz"], "luck"),
     ([*TRAIN, "--sampling", "luck"], "sampling='luck'"),
+    ([*TRAIN, "--retrieval", "luck"], "retrieval='luck' must be 'given' for the rows as they are"),
+    ([*TRAIN, "--retrieval", "whitening=7"], "index.source.whitening=7.0 must be a number"),
     ([*TRAIN, "--step-size", "-1"], "step_size"),
     ([*TRAIN, "--step-size", "nan"], "step_size=nan"),
     ([*TRAIN, "--n-neighbors", "-5"], "n_neighbors=-5"),

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 COMMANDS = ["features", "neighbors", "train", "evaluate", "classify", "search", "info", "plan",
-            "run", "demo", "export", "pairs", "try"]  # fmt: skip
+            "run", "demo", "export", "pairs", "try", "serve"]  # fmt: skip
 NEARKIN = Path(sys.executable).parent / "nearkin"
 # One thread each: the samples are small, and tests share the cores.
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}

@@ -21,8 +21,9 @@ CLEAN = {
     "data": "images", "pairs.queries": "queries.npy", "pairs.documents": "rows.npy",
     "pairs.qrels": "qrels.tsv", "pairs.out": "cwd:p.safetensors", "embeddings": "rows.npz",
     "export.model": "SLNE.safetensors", "export.out": "cwd:a.safetensors",
-    "export.data": "rows.csv",
+    "export.data": "rows.csv", "retrieval": "whitening=0.5", "serve.port": "0",
 }  # fmt: skip
+ENDS = {"serve": "--check"}  # what makes a command end that would go on until it is stopped
 LONG = {"demo": (), "reproduce": ("item",)}  # minutes: only these parameters are attacked
 VARIABLE = ("second", "time", "path", "model", "bytes", "folder", "out", "report", "file", "memory",
             "verdict", "done_", "ms_per", "adapter")  # fmt: skip
@@ -54,6 +55,8 @@ def clean_value(command: str, parameter: Any) -> str | None:
 def line(command: str, changed: dict[str, list[str]]) -> list[str]:
     """A whole command line; `changed` gives the words of some parameters."""
     words, options = [command], []
+    if command in ENDS and ENDS[command][2:] not in changed:
+        options.append(ENDS[command])
     for parameter in commands()[command].params:
         value = clean_value(command, parameter)
         if parameter.name == "as_json":

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import nearkin
-from nearkin.cli import adapters, data, info, models, pipeline, queries
+from nearkin.cli import adapters, data, info, models, pipeline, queries, serving
 from nearkin.cli.interrupts import INTERRUPTED, INTERRUPTS, interrupt_handlers, report_interrupt
 from nearkin.cli.plugins import add_plugins
 
@@ -51,7 +51,7 @@ def options(
 for command in (
     data.features, data.neighbors, models.train, models.evaluate, queries.classify, queries.search,
     info.info, pipeline.plan, pipeline.run, pipeline.demo, adapters.pairs, adapters.export,
-    adapters.try_,
+    adapters.try_, serving.serve,
 ):  # fmt: skip
     app.command(command.__name__.rstrip("_"))(report_interrupt(command))
 

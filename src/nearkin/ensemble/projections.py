@@ -6,7 +6,6 @@ keep lengths on average. Random ones are described by their seed and made when t
 two hundred of them would not fit in memory.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from nearkin.ensemble.directions import consecutive, discriminant, principal, strided
 from nearkin.native.blas import serial_blas
 from nearkin.validation import expect
+from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import checked
 
 Array = NDArray[np.float32]
@@ -170,9 +170,8 @@ def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple
         return d, n_members
     made = min(n_members, D)  # a block has at least one column
     if made < n_members and n_components is None:
-        warnings.warn(
-            f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used",
-            stacklevel=6,
+        warn_caller(
+            f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used"
         )
     return d, made if n_components is None else n_members
 

@@ -8,6 +8,10 @@ it, would have to be applied to every stored row.
 
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin.learning.trainer import TINY
 from nearkin.preprocessing import Preprocess, WithinClassWhitening
 from nearkin.preprocessing.linear import LinearPreprocessing
 
@@ -49,3 +53,19 @@ def preparation_for(
     if judged or columns >= n or columns > MAX_WITHIN_CLASS:
         return Preprocess(unit_length=False)
     return WithinClassWhitening(unit_length=False)
+
+
+def scale_of(rows: NDArray[np.float32]) -> float:
+    """Mean squared row length, of rows whose squares float32 can hold."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.einsum("nd,nd->n", rows, rows)
+    mean = float(lengths.mean(dtype=np.float64))
+    if TINY < mean < np.inf:
+        return mean
+    largest = float(np.abs(rows).max())
+    if largest == 0:
+        raise ValueError("X holds only zero vectors; their similarity is zero whatever M is")
+    raise ValueError(
+        f"X: its largest number is {largest:.1e}, and the squares of such numbers are beyond "
+        "float32; divide X by it"
+    )

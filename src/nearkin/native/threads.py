@@ -58,6 +58,21 @@ def limited_libraries(threads: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Limit BLAS and the package's own threads to one inside the block, at little cost.
+
+    For work so small that threads would wait for each other longer than they work. OpenMP, which
+    takes milliseconds to limit, is left as it is.
+    """
+    token = _limit.set(1)
+    try:
+        with blas_limit.to(1):
+            yield
+    finally:
+        _limit.reset(token)
+
+
 class BlasLimit:
     """Limits of the number of BLAS threads, which belongs to the process and not to a thread.
 

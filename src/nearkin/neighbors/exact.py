@@ -23,6 +23,7 @@ from nearkin.neighbors.base import Array, Index, Metric, blocks
 DATABASE_BYTES = 256 << 20
 PRODUCT_BYTES = 64 << 20
 CENTRE_ROWS = 1_000
+NEAR_ORIGIN = 0.1  # share of the mean squared length up to which a centre is left where it is
 
 
 class Exact(Index):
@@ -47,6 +48,10 @@ class Exact(Index):
         # median, since one distant row would shift the mean.
         sample = rows[np.linspace(0, len(rows) - 1, min(CENTRE_ROWS, len(rows))).astype(int)]
         self.centre = np.median(sample, axis=0).astype(np.float32)
+        square = float(np.square(self.centre, dtype=np.float64).sum())
+        if square <= NEAR_ORIGIN * _squares(sample).mean(dtype=np.float64):
+            self.centre[:] = 0  # no copy of the rows for each search
+        self._squares: dict[int, Array] = {}  # of the rows of each block, by its first
         self.longest = np.float32(0)  # squared length of a row, where the error depends on it
         if metric == "dot":
             self.longest = max(_squares(block).max() for _, block in self._blocks())
@@ -96,8 +101,8 @@ class Exact(Index):
         if self.metric == "euclidean":
             limits = limits - _squares(centred)
         for first, block in self._blocks():
-            rows = self.rows[first : first + len(block)]
-            for part, products, offsets in products_of(centred, block, self.metric):
+            rows, squares = self.rows[first : first + len(block)], self._squares_of(first, block)
+            for part, products, offsets in products_of(centred, block, self.metric, squares):
                 nearest_within(
                     products, offsets, limits[part], queries[part], rows, first,
                     places[part], values[part], self.metric == "dot",
@@ -112,7 +117,8 @@ class Exact(Index):
         queries = self._centred(queries)
         best_d, best_i = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), int)
         for lo, block in self._blocks():
-            d, i = topk_by_products(queries, block, min(k, len(block)), self.metric)
+            squares = self._squares_of(lo, block)
+            d, i = topk_by_products(queries, block, min(k, len(block)), self.metric, squares)
             best_d = np.concatenate([best_d, d], axis=1)
             best_i = np.concatenate([best_i, i + lo], axis=1)
             if lo:
@@ -126,8 +132,15 @@ class Exact(Index):
 
     def _blocks(self) -> Iterator[tuple[int, Array]]:
         """Yield centred rows and the number of the first."""
+        moved = self.centre.any()
         for lo, hi in blocks(len(self.rows), self.block_rows):
-            yield lo, self.rows[lo:hi] - self.centre
+            yield lo, self.rows[lo:hi] - self.centre if moved else self.rows[lo:hi]
+
+    def _squares_of(self, first: int, block: Array) -> Array | None:
+        """Squared lengths of centred rows, kept from one search to the next."""
+        if self.metric == "euclidean" and first not in self._squares:
+            self._squares[first] = _squares(block)
+        return self._squares.get(first)
 
     def save(self, path: Path) -> None:
         """Write an empty file: only the rows are needed."""
@@ -140,11 +153,15 @@ class Exact(Index):
 
 
 def topk_by_products(
-    queries: Array, rows: Array, k: int, metric: Metric = "euclidean"
+    queries: Array,
+    rows: Array,
+    k: int,
+    metric: Metric = "euclidean",
+    squares: Array | None = None,
 ) -> tuple[Array, NDArray[np.int64]]:
     """Return values and numbers of the `k` nearest rows of each query, nearest first."""
     found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    for part, products, offsets in products_of(queries, rows, metric):
+    for part, products, offsets in products_of(queries, rows, metric, squares):
         found[0][part], found[1][part] = smallest(products, offsets, k)
     if metric == "euclidean":
         found[0][:] += _squares(queries)[:, None]
@@ -152,14 +169,15 @@ def topk_by_products(
 
 
 def products_of(
-    queries: Array, rows: Array, metric: Metric
+    queries: Array, rows: Array, metric: Metric, squares: Array | None = None
 ) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield −2 times the products of some queries with all rows, and the rows' squares.
+    """Yield −2 times the products of some queries with all rows, and the rows' `squares`.
 
     For dot products, −1 times the products, and zeros.
     """
     dot = metric == "dot"
-    offsets = np.zeros(len(rows), np.float32) if dot else _squares(rows)
+    offsets = np.zeros(len(rows), np.float32) if dot else squares
+    offsets = _squares(rows) if offsets is None else offsets
     panel = max(256, min(2_048, len(rows) // 16))  # few calls, and some for every core
     at_once = max(1, min(len(queries), PRODUCT_BYTES // (4 * len(rows))))
     workspace = np.empty((at_once, len(rows)), np.float32)

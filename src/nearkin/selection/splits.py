@@ -10,10 +10,10 @@ from sklearn.base import clone
 from nearkin.native import pairs
 from nearkin.neighbors.search import NeighborIndex
 from nearkin.preprocessing import Preprocess
+from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import mean_similarity
-from nearkin.voting.parts import is_fitted
 from nearkin.voting.preparation import applied
 
 Array = NDArray[np.float32]

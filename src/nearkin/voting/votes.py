@@ -128,11 +128,8 @@ class Vote:
             shares += self.class_weight * class_shares(class_scores, self.class_temperature)
         return (1 - self.smoothing) * shares + self.smoothing / shares.shape[1]
 
-    def tally(self, scores: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
-        """Sum the votes of each row's neighbours by class; a score of −inf has no vote.
-
-        A class without a voter has 0, or −inf where 0 would rank it above one that has voters.
-        """
+    def weights(self, scores: Array) -> Array:
+        """The vote of each neighbour; a score of −inf has none."""
         absent = np.isneginf(scores)
         if not (np.isfinite(scores) | absent).all():
             raise ValueError(
@@ -142,12 +139,23 @@ class Vote:
         if absent.any() and self.kind != "top":  # ranks them last anyway
             least = np.where(absent, np.inf, scores).min(axis=1, keepdims=True)
             scores = np.where(absent, np.where(np.isfinite(least), least, 0), scores)
-        weights = np.where(absent, 0, KINDS[self.kind](scores, float(self.sharpness or 1)))
-        cell = np.arange(len(scores))[:, None] * n_classes + labels
-        votes = np.bincount(cell.ravel(), weights.ravel(), minlength=len(scores) * n_classes)
-        tally = votes.reshape(len(scores), n_classes).astype(np.float32)
-        _rank_voteless_last(tally, labels, absent)
+        return np.where(absent, 0, KINDS[self.kind](scores, float(self.sharpness or 1)))
+
+    def tally(self, scores: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
+        """Sum the votes of each row's neighbours by class; a score of −inf has no vote.
+
+        A class without a voter has 0, or −inf where 0 would rank it above one that has voters.
+        """
+        tally = class_totals(self.weights(scores), labels, n_classes)
+        _rank_voteless_last(tally, labels, np.isneginf(scores))
         return tally
+
+
+def class_totals(values: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
+    """Sums of each row's values by the class of their place."""
+    cell = np.arange(len(values))[:, None] * n_classes + labels
+    totals = np.bincount(cell.ravel(), values.ravel(), minlength=len(values) * n_classes)
+    return totals.reshape(len(values), n_classes).astype(np.float32)
 
 
 def known_vote(value: Any) -> str | None:

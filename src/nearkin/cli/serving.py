@@ -1,0 +1,103 @@
+"""The command that serves a model: serve."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearkin.cli import options
+from nearkin.cli.inputs import load_classifier, parse_columns, training_rows
+from nearkin.cli.interrupts import interruptible
+from nearkin.cli.output import Json, emit, plain_warnings
+
+if TYPE_CHECKING:
+    from nearkin.serve.engine import Engine
+
+TOKEN = "NEARKIN_TOKEN"
+
+
+def serve(
+    model: options.Model,
+    train: options.Train = None,
+    encoder: options.Encoder = None,
+    names: options.Names = None,
+    label_column: options.Column = None,
+    vector_column: options.VectorColumn = None,
+    id_column: options.IdColumn = None,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0: a free one.", min=0, max=65_535)] = 8000,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help=f"File of the token that requests must carry; or set {TOKEN}."),
+    ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Let other machines ask without a token.")
+    ] = False,
+    allow_host: Annotated[
+        str | None, typer.Option(help="Further names of this machine, comma-separated.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Open everything, say what would be served, and end.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Serve a model: a page to search and look at it, and an HTTP service with JSON.
+
+    Only this machine can reach it unless --host says otherwise; then a token is needed. A new model
+    in place of the file is taken within seconds, without dropping a request. Ctrl-C stops it, after
+    the requests that are being answered.
+
+    Example: nearkin serve runs/birds
+
+    Example: nearkin serve model.safetensors --train digits.npz --port 8080
+
+    Example: nearkin serve runs/birds --host 0.0.0.0 --token-file token.txt
+    """
+    _require_extra()
+    from nearkin.app.finished_run import MODEL
+    from nearkin.serve.engine import open_engine
+    from nearkin.serve.guard import Guard, check_reach, read_token
+    from nearkin.serve.reload import Holder
+    from nearkin.serve.server import bind, url_of
+    from nearkin.serve.server import serve as serve_app
+    from nearkin.serve.service import create_app
+
+    token = read_token(token_file, os.environ.get(TOKEN))
+    check_reach(host, token, no_token)
+    columns = parse_columns(None, vector_column, id_column, label_column)
+
+    def opened() -> "Engine":
+        trained = load_classifier(model, encoder, names)
+        return open_engine(trained, training_rows(trained, train, columns))
+
+    with bind(host, port) as bound, plain_warnings():
+        url = url_of(bound, host)
+        holder = Holder(opened, model / MODEL if model.is_dir() else model)
+        facts = _facts(url, holder.engine)
+        if check:
+            emit(facts, as_json)
+            return
+        known = tuple(name.strip().lower() for name in (allow_host or "").split(",") if name)
+        app = create_app(holder, Guard(host, known, token))
+        with interruptible("requests that had begun were answered"):
+            serve_app(app, bound, lambda: emit(facts, as_json))
+
+
+def _require_extra() -> None:
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"nearkin serve needs {error.name}: pip install 'nearkin[serve]'"
+        ) from error
+
+
+def _facts(url: str, engine: "Engine") -> dict[str, Any]:
+    """What is served, and where."""
+    known = engine.describe()
+    facts = {"url": url, "rows": known["rows"], "columns": known["columns"]}
+    facts |= {"classes": known["n_classes"], "similarities": known["similarities"]}
+    facts |= {"images": known["images"]}
+    return facts | ({"note": engine.no_raw} if engine.no_raw else {})

@@ -1,0 +1,176 @@
+"""A loaded model or run, and what can be asked about it: rows, neighbours, votes, vectors."""
+
+import os
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkin.app.baselines import fit_raw_cosine
+from nearkin.app.finished_run import TrainedModel
+from nearkin.serve.errors import Refused
+from nearkin.serve.maps import MapTask
+from nearkin.serve.review import ReviewTask
+from nearkin.serve.side import Shortlist, Side
+
+RAW, LEARNED = "raw", "learned"
+NO_RAW = (
+    "raw cosine needs the vectors that the model was trained on: a run on images has them, for "
+    "other models give --train FILE"
+)
+NO_MEMORY = "raw cosine is left out: its rows do not fit into memory beside the model"
+LISTED_CLASSES = 2_000  # of more, only their number is told
+
+
+def plain(value: Any) -> Any:
+    """A label or id as JSON can hold it: dates become text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A model that answers; nothing of it changes, so that requests may share it.
+
+    Attributes
+    ----------
+    trained : the model, its encoder and the names of its rows
+    given : the training rows as they were given, if they are known
+    sides : by name, what is searched: raw cosine, if its rows are known, and the learned similarity
+    no_raw : why there is no raw cosine, or ""
+    """
+
+    trained: TrainedModel
+    given: Any
+    sides: dict[str, Side]
+    no_raw: str
+    version: str = field(default_factory=lambda: f"{time.time_ns():x}")
+
+    @property
+    def model(self) -> Any:
+        """The classifier."""
+        return self.trained.model
+
+    @property
+    def learned(self) -> Side:
+        """The learned similarity."""
+        return self.sides[LEARNED]
+
+    @property
+    def n_rows(self) -> int:
+        """Stored rows."""
+        return len(self.model.labels_)
+
+    @cached_property
+    def classes(self) -> list[Any]:
+        """The labels of the classes, as JSON holds them."""
+        return [plain(label) for label in self.model.classes_]
+
+    @cached_property
+    def _class_of(self) -> dict[str, int]:
+        return {str(label): place for place, label in reversed(list(enumerate(self.classes)))}
+
+    @cached_property
+    def _by_class(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows in the order of their classes, and where each class begins."""
+        counts = np.bincount(self.model.labels_, minlength=len(self.classes))
+        return np.argsort(self.model.labels_, kind="stable"), np.append(0, np.cumsum(counts))
+
+    @cached_property
+    def _root(self) -> str:
+        """What the names of all rows begin with; it is nobody's business."""
+        names = self.trained.names or [""]
+        return os.path.commonpath([os.path.dirname(min(names)), os.path.dirname(max(names))])
+
+    @cached_property
+    def review(self) -> ReviewTask:
+        """Every row asked for the others: confusions and likely wrong labels."""
+        return ReviewTask(self.learned)
+
+    @cached_property
+    def map(self) -> MapTask:
+        """A sample of the rows in two dimensions, under each similarity."""
+        return MapTask(self.sides)
+
+    @cached_property
+    def adapter(self) -> Any:
+        """The similarity as a map of queries; refused where a model has none."""
+        try:
+            return self.model.adapter()
+        except (ValueError, TypeError) as error:
+            raise Refused(409, f"this model has no adapter: {error}") from None
+
+    def close(self) -> None:
+        """End background work that has been started."""
+        for name in ("review", "map"):
+            if name in vars(self):
+                vars(self)[name].stop()
+
+    def place(self, label: str, field: str = "label") -> int:
+        """The place of a class among all; labels are compared as text."""
+        if label not in self._class_of:
+            raise Refused(422, f"{field} {label[:80]!r} is no class of the model", field)
+        return self._class_of[label]
+
+    def members(self, label: str) -> NDArray[np.int64]:
+        """The rows of a class."""
+        order, starts = self._by_class
+        place = self.place(label)
+        return order[starts[place] : starts[place + 1]]
+
+    def row(self, row: int) -> dict[str, Any]:
+        """A stored row: its number, its label, and its name or id if there is one."""
+        found = {"row": int(row), "label": self.classes[self.model.labels_[row]]}
+        if self.trained.names is not None:
+            found["name"] = os.path.relpath(self.trained.names[row], self._root or None)
+        if self.trained.ids is not None:
+            found["id"] = plain(self.trained.ids[row])
+        return found
+
+    def hits(self, found: Shortlist, n: int) -> list[list[dict[str, Any]]]:
+        """For each query the most similar rows of its shortlist, best first."""
+        if not (np.isfinite(found.scores) | (found.indices < 0)).all():
+            raise ValueError("vectors are too large: their similarities are beyond float32")
+        order = np.argsort(-found.scores, axis=1, kind="stable")[:, :n]
+        scores = np.take_along_axis(found.scores, order, 1).astype(float).round(6).tolist()
+        places = np.take_along_axis(found.indices, order, 1).tolist()
+        return [
+            [self.row(row) | {"similarity": score} for row, score in zip(*one) if row >= 0]
+            for one in zip(places, scores)
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """What the page, or a client, needs to know first."""
+        model, listed = self.model, len(self.classes) <= LISTED_CLASSES
+        learner = getattr(model, "similarity_", None)
+        return {
+            "model": self.version,
+            "rows": self.n_rows,
+            "columns": int(model.n_features_in_),
+            "n_classes": len(self.classes),
+            "classes": self.classes if listed else None,
+            "similarities": list(self.sides),
+            "no_raw": self.no_raw or None,
+            "learner": "none" if learner is None else type(learner).__name__,
+            "most": min(side.shortlist for side in self.sides.values()),
+            "images": self.trained.encoder is not None,
+            "pictures": self.trained.names is not None,
+            "novelty_threshold": getattr(model, "novelty_threshold_", None),
+        }
+
+
+def open_engine(trained: TrainedModel, given: Any) -> Engine:
+    """A model made ready to answer; `given` are its training rows as they were given, or None."""
+    learned, raw = Side(trained.model), None
+    if given is not None:
+        raw = fit_raw_cosine(given, trained.model.classes_[trained.model.labels_])
+    sides = ({} if raw is None else {RAW: Side(raw)}) | {LEARNED: learned}
+    if hasattr(trained.encoder, "batch_size"):  # a network would compute a whole batch for one
+        trained.encoder.set_params(batch_size=1)
+    no_raw = "" if raw is not None else NO_RAW if given is None else NO_MEMORY
+    engine = Engine(trained, given, sides, no_raw)
+    engine.members(str(engine.classes[0])), engine.row(0)  # tables of all rows, made here
+    return engine
