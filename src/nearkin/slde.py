@@ -371,7 +371,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 if learner.execution is not None:  # and has searched
                     learner.execution.index = self.index
                 if isinstance(learner.sampling, str) and learner.sampling == "auto":
-                    learner.set_params(sampling=for_shape(n, P.shape[0])["sampling"])
+                    learner.set_params(sampling=for_shape(n, P.shape[1])["sampling"])
             seed = int(rng.integers(2**31 - 1))
             if "random_state" in learner.get_params():
                 learner.set_params(random_state=seed)
