@@ -11,8 +11,8 @@ similarity: it searches a shortlist of ten, scores it under M and adds labels.
 
 Up to 100,000 rows nearkin is exact and stands beside IndexFlatIP. Above, beside IVF-Flat with as
 many probes as reach nearkin's recall (of the ten nearest, on `CHECKED` queries), and HNSW, as broad
-as reaches it, too. CPU is that of the service, for a request; the ratio is nearkin's p50 over that of the
-row. DIR keeps rows, model and indexes for the next run.
+as reaches it, too. CPU is that of the service, for a request; the ratio is nearkin's p50 over that
+of the row. DIR keeps rows, model and indexes for the next run.
 """
 
 import argparse
