@@ -10,7 +10,7 @@ BIN := .venv/bin
 SEED ?= 0
 JOBS ?= 2
 
-.PHONY: demo test test-all torture lint compiled setup clean
+.PHONY: demo test test-all torture docs lint compiled setup clean
 
 setup: .venv/ready
 
@@ -40,6 +40,11 @@ test-all: setup
 	$(BIN)/python -m pytest -n 2 -m 'slow or not slow' -rs
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/boundscheck $(BIN)/python -m pytest -n 2 -rs \
 		tests/native tests/learning tests/neighbors tests/test_neighborhoods.py
+
+# The pages of docs/ and the docstrings as a site; a warning, such as a link to nowhere, is an error.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html; to search it: python3 -m http.server --directory build/site --bind 127.0.0.1"
 
 # An hour and a half at most; SEED=1 draws other cases.
 torture: setup compiled

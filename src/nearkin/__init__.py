@@ -22,6 +22,7 @@ _HOME = {
     "Hardest": "nearkin.learning.sampling",
     "Preprocess": "nearkin.preprocessing",
     "RandomTarget": "nearkin.learning.sampling",
+    "Retrieval": "nearkin.neighbors",
     "RunFolder": "nearkin.io.run_folder",
     "SLDE": "nearkin.slde",
     "SLNE": "nearkin.slne",
@@ -48,6 +49,7 @@ __all__ = [
     "Hardest",
     "Preprocess",
     "RandomTarget",
+    "Retrieval",
     "RunFolder",
     "SamplingRule",
     "Selection",
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
         Softmax,
         Uniform,
     )
+    from nearkin.neighbors import Retrieval
     from nearkin.preprocessing import (
         FourierFeatures,
         Preprocess,

@@ -271,7 +271,7 @@ def check_foldable(preprocess: Any, raw: bool) -> None:
     raise ValueError(
         f"{name} {problem}, which every stored row would need, too: an index of vectors as they "
         "are cannot answer. SLNE() prepares rows so that it can; so does "
-        "SoftVotingKNN(selection=Selection(for_index=True))"
+        "SoftVotingKNN(selection=Selection(for_index=True)), or 'nearkin train --for-index'"
     )
 
 

@@ -1,7 +1,6 @@
 """The soft-voting nearest-neighbour classifier (Eq. 9): shortlist, score, vote."""
 
 import os
-import warnings
 from collections.abc import Iterator
 from copy import copy
 from typing import Any, ClassVar, Literal, Self
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin.adapter import METRICS, Adapter, Metric, fold
@@ -19,35 +17,53 @@ from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.calibration import calibrate_held_out, calibrate_on
-from nearkin.learning.holdout import lists_of
-from nearkin.learning.incremental import concatenate_labels
 from nearkin.learning.memory import check_classifier
-from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
-from nearkin.neighbors.base import known_index, resolve
-from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors
+from nearkin.neighbors.retrieval import (
+    Retrieval,
+    extended,
+    index_description,
+    kept_lists,
+    known_retrieval,
+    searchable,
+    shortlist,
+)
+from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors, index_of
 from nearkin.selection.options import Selection
 from nearkin.selection.parts import Parts, select_parts
 from nearkin.selection.report import report
 from nearkin.validation import expect, memory
-from nearkin.validation.arrays import check_label_count, check_squares, validate_data
-from nearkin.validation.parameters import Table, as_group, check_parameters, checked, require
-from nearkin.voting import votes
-from nearkin.voting.class_means import class_means
-from nearkin.voting.csls import CSLS_NEIGHBORS, matrix_for_csls, mean_similarity
-from nearkin.voting.lists import as_voters, checked_lists, longest, padded
-from nearkin.voting.novelty import listed_novelty
-from nearkin.voting.parts import (
-    check_calibration,
-    check_database,
-    cut,
+from nearkin.validation.arrays import check_squares, labelled_rows, validate_data
+from nearkin.validation.caller import warn_caller
+from nearkin.validation.parameters import (
+    Table,
+    as_group,
+    check_parameters,
+    checked,
     is_fitted,
+    require,
+)
+from nearkin.voting import votes
+from nearkin.voting.csls import CSLS_NEIGHBORS
+from nearkin.voting.database import (
+    class_scores,
+    extend,
+    measure_csls,
+    store,
+    voter_novelty,
+    voter_scores,
+)
+from nearkin.voting.lists import as_voters, checked_lists, longest, padded
+from nearkin.voting.parts import (
+    check_database,
+    check_given,
+    check_index,
+    cut,
     learn,
-    listed_scores,
     seeded,
     take_preparation,
 )
-from nearkin.voting.preparation import applied, prepared
+from nearkin.voting.preparation import applied, fitted_retrieval
 from nearkin.voting.shares import VoteShares, vote_shares
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
@@ -86,8 +102,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         ``"similarity"`` is the paper's; the others are sharper, and `nearkin.Vote` sets how
         much, with the share of the class means. ``"auto"`` takes what is best on held-out rows
         (a tenth of them, at most 5,000, if the similarity is given).
-    index : str
-        How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`.
+    index : str or Retrieval
+        How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`. Among the
+        preprocessed rows, or by a `nearkin.Retrieval` of its own.
     selection : Selection, optional
         What the automatic choice aims at (classification or retrieval) and may cost.
     random_state : int, RandomState instance or None
@@ -96,7 +113,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : array of labels
-    similarity_, preprocess_ : fitted parts, or None
+    similarity_, preprocess_, retrieval_ : fitted parts, or None
     n_neighbors_ : int
     vote_ : nearkin.voting.votes.Vote
     trials_ : list of dict
@@ -135,7 +152,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         "preprocess": expect.auto(expect.part("transform", "a transformer such as Preprocess()")),
         "n_neighbors": expect.either(expect.choice("auto"), expect.whole(1)),
         "vote": known_vote,
-        "index": known_index,
+        "index": known_retrieval,
         "selection": expect.group(Selection),
         "random_state": expect.seed,
     }
@@ -143,6 +160,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     database_: Array
     labels_: NDArray[np.int32]
+    retrieval_: Retrieval | None = None
     search_index_: dict[str, NDArray[Any]] | None
     _cached_index: NeighborIndex | None
 
@@ -153,7 +171,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         preprocess: Any = "auto",
         n_neighbors: int | Literal["auto"] = "auto",
         vote: Literal["auto"] | VoteName | Vote = "auto",
-        index: str = "auto",
+        index: str | Retrieval = "auto",
         selection: Selection | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -195,19 +213,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             same folder resumes and ends with the same model; see `SLNE.fit`.
         """
         check_parameters(self)
-        automatic = isinstance(self.similarity, str)
-        if calibration is not None:
-            check_calibration(calibration)
-            if automatic:
-                raise ValueError(
-                    "calibration chooses the vote of a given similarity; similarity='auto' holds "
-                    "rows out itself: leave calibration out, or give a similarity"
-                )
-        if groups is not None and not automatic:
-            raise ValueError(
-                "groups are held out together when similarity='auto' chooses; with a given "
-                "similarity leave groups out"
-            )
+        check_given(isinstance(self.similarity, str), calibration, groups)
         for name in ("calibration_accuracy_", "trials_", "report_"):
             self.__dict__.pop(name, None)  # an earlier fit's
         with as_run_folder(folder).claim("SoftVotingKNN.fit") as claimed:
@@ -226,13 +232,13 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     ) -> Parts:
         """What the classifier is made of: given, or chosen on held-out rows."""
         if not isinstance(self.similarity, str):
+            check_index(self.similarity)
             given = None if isinstance(self.preprocess, str) else self.preprocess
             own = isinstance(self.preprocess, str)
             similarity, preprocess = take_preparation(self.similarity, given, own)
             k = SHORTLIST if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
             return Parts(similarity, preprocess, k, self.vote)
-        check_label_count(X, y)
-        rows, labels = validate_data(
+        rows, labels = labelled_rows(
             self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2
         )
         if neighbors is not None:  # before a choice that takes minutes
@@ -259,10 +265,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self.novelty_threshold_ = parts.novelty_threshold
         fitted = parts.similarity is None or is_fitted(parts.similarity)
         self.similarity_ = parts.similarity if fitted else seeded(parts.similarity, rng)
-        labels = self._keep(X, y, parts.preprocess, rng, folder)
-        lists = None if neighbors is None else checked_lists(neighbors, len(labels))
+        self._keep(X, y, parts.preprocess, rng, folder)
+        n = len(self.labels_)
+        lists = None if neighbors is None else checked_lists(neighbors, n)
         choosing = parts.vote == "auto"
-        if lists is None and len(labels) > 1 and (not fitted or choosing or self.vote_.csls > 0):
+        if lists is None and n > 1 and (not fitted or choosing or self.vote_.csls > 0):
             lists = self._find_lists(fitted, folder)
         # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.
         own = lists if neighbors is not None else cut(lists, self.similarity_)
@@ -270,7 +277,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             calibrate_held_out(self, y, lists, own, fitted, rng, folder)
         elif not fitted:
             learn(self.similarity_, self.database_, y, own, folder)
-        self._measure_csls(lists)
+        measure_csls(self, lists)
         if choosing and calibration is not None:
             calibrate_on(self, *calibration)
         return self
@@ -297,24 +304,17 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "database_")
         self._check_fitted()
-        check_label_count(X, y)
-        rows, new = validate_data(self, X, y, reset=False, **self._accepted)
-        check_classification_targets(new)
+        rows, new = labelled_rows(self, X, y, reset=False, **self._accepted)
+        if self.retrieval_ is not None:
+            self.retrieval_ = extended(self.retrieval_, rows)
         rows = applied(self.preprocess_, rows)
         total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
         memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
-        labels = concatenate_labels(self.classes_[self.labels_], new)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        self.labels_ = codes.astype(np.int32)
-        self.database_ = np.concatenate([self.database_, rows])
-        self._measure()
+        extend(self, rows, new)
         self._cached_index = self.search_index_ = None
-        n = len(codes)
-        self._measure_csls(
-            self._index.nearest(min(CSLS_NEIGHBORS, n - 1))[1]
-            if self.vote_.csls and n > 1
-            else None
-        )
+        n = len(self.labels_)
+        wanted = self.vote_.csls and n > 1
+        measure_csls(self, self._row_lists(min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
         return self
 
     def _check_fitted(self) -> None:
@@ -322,36 +322,21 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if hasattr(self, "database_"):
             check_database(self)
             if getattr(self, "search_index_", None) is not None:
-                _ = self._index  # which compares it with the rows, once
+                _ = self._searched  # which compares it with the rows, once
 
     def _keep(
         self, X: ArrayLike, y: ArrayLike, preprocess: Any, rng: Any, folder: RunFolder
-    ) -> NDArray[np.int32]:
-        """Validate, preprocess and store the rows and their labels."""
-        check_label_count(X, y)
+    ) -> None:
+        """Check, preprocess and store the rows and their labels."""
         self.preprocess_ = preprocess
-        rows, y = validate_data(self, X, y, **self._accepted)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        self.preprocess_, self.database_ = prepared(preprocess, rows, np.asarray(y), rng, folder)
-        self.labels_ = labels.astype(np.int32)
-        self._measure()
+        rows, labels = labelled_rows(self, X, y, **self._accepted)
+        store(self, rows, labels, preprocess, rng, folder)
+        self.retrieval_ = fitted_retrieval(self.index, rows, labels, rng, folder)
         self._cached_index = self.search_index_ = None
         if not isinstance(self.n_neighbors, str) and self.n_neighbors > len(labels):
-            warnings.warn(
-                f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote",
-                stacklevel=4,
+            warn_caller(
+                f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote"
             )
-        return self.labels_
-
-    def _measure(self) -> None:
-        """Class means, and the mean squared row length, which only plain neighbours need."""
-        self.class_means_ = class_means(self.database_, self.labels_, len(self.classes_))
-        self.scale_ = 1.0
-        if self.similarity_ is None:
-            check_squares(self.database_, "X")
-            lengths = np.einsum("nd,nd->n", self.database_, self.database_)
-            self.scale_ = float(lengths.mean(dtype=np.float64))
 
     def _find_lists(self, fitted: bool, folder: RunFolder) -> NDArray[np.int32]:
         """One search serves the learner and the vote."""
@@ -361,8 +346,10 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             require("similarity.n_neighbors", learner, expect.whole(1))
             learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
         k = min(max(self.shortlist_length, learner, CSLS_NEIGHBORS), n - 1)
+        if self.retrieval_ is not None:
+            return kept_lists(self.retrieval_, k, folder)
         inputs = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
-        found = folder.part("neighbors", inputs, lambda: {"indices": self._index.nearest(k)[1]})
+        found = folder.part("neighbors", inputs, lambda: {"indices": self._row_lists(k)})
         return found["indices"]
 
     @property
@@ -379,41 +366,46 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     @property
     def _index(self) -> NeighborIndex:
         if getattr(self, "_cached_index", None) is None:
-            kept, index = getattr(self, "search_index_", None), self.index
-            if kept is not None and hasattr(resolve(index, len(self.database_)), "restored"):
-                self._cached_index = NeighborIndex.restored(self.database_, index, kept)
-            else:
-                self._cached_index = NeighborIndex(self.database_, index)
+            kept = getattr(self, "search_index_", None)
+            self._cached_index = index_of(self.database_, index_description(self.index), kept)
         return self._cached_index  # type: ignore[return-value]
+
+    @property
+    def _searched(self) -> NeighborIndex | None:
+        """The index of what is searched; a function that finds neighbours has none."""
+        if self.retrieval_ is None:
+            return self._index
+        return searchable(self.retrieval_, getattr(self, "search_index_", None))
 
     def state_to_save(self) -> dict[str, Any]:
         """What a file holds: with the index of many rows, which takes long to build again."""
-        k = min(self.shortlist_length, len(self.database_))
-        return vars(self) | {"search_index_": self._index.arrays(k)}
+        k, index = min(self.shortlist_length, len(self.database_)), self._searched
+        return vars(self) | {"search_index_": None if index is None else index.arrays(k)}
 
-    def _measure_csls(self, lists: NeighborLists | None) -> None:
-        """Measure how similar each row is to its surroundings."""
-        n = len(self.database_)
-        self.csls_bias_ = np.zeros(n, np.float32)
-        if self.vote_.csls and lists is not None:
-            if not isinstance(lists, np.ndarray):
-                lists = lists_of(lists, np.arange(n), n)
-            matrix = matrix_for_csls(self.similarity_, self.vote_.csls)
-            mean = mean_similarity(self.database_, lists, matrix, self.scale_)
-            self.csls_bias_ += self.vote_.csls * mean
+    def _row_lists(self, k: int) -> NDArray[np.int32]:
+        """The nearest of the other stored rows."""
+        if self.retrieval_ is not None:
+            return self.retrieval_.lists(k)
+        return self._index.nearest(k)[1]
 
-    def prepared(self, X: ArrayLike) -> Array:
-        """Rows as the model stores and compares them: checked and preprocessed."""
+    def _queries(self, X: ArrayLike) -> tuple[Any, Array]:
+        """Queries as they are given, checked, and preprocessed."""
         check_is_fitted(self, "database_")
         check_parameters(self, only=("n_neighbors", "index"))
         self._check_fitted()
         rows = validate_data(self, X, reset=False, **self._accepted)
         queries = applied(self.preprocess_, rows)
         check_squares(queries, "X")
-        return queries
+        return rows, queries
+
+    def prepared(self, X: ArrayLike) -> Array:
+        """Rows as the model stores and compares them: checked and preprocessed."""
+        return self._queries(X)[1]
 
     def on_prepared_rows(self) -> Self:
-        """A copy for rows that are `prepared` already; rows and index are shared.
+        """A copy for rows that are `prepared` already; rows and their index are shared.
+
+        A retrieval is left out: it knows rows as they were given.
 
         Examples
         --------
@@ -424,47 +416,33 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "database_")
         self._check_fitted()
-        _ = self._index  # built once, for both
         inner = copy(self)
+        if self.retrieval_ is None:
+            inner._cached_index = self._index  # built once, for both
+        else:
+            inner.retrieval_ = inner.search_index_ = inner._cached_index = None
+            inner.index = index_description(self.index)
         inner.preprocess_ = None
         inner.n_features_in_ = self.database_.shape[1]
         inner.__dict__.pop("feature_names_in_", None)
         return inner
 
-    def _shortlist(self, queries: Array) -> NDArray[np.int32]:
-        return self._index.nearest(min(self.shortlist_length, len(self.database_)), queries)[1]
+    def _shortlist(self, given: Any, queries: Array) -> NDArray[np.int32]:
+        k = min(self.shortlist_length, len(self.database_))
+        if self.retrieval_ is not None:
+            return shortlist(self.retrieval_, k, given)
+        return self._index.nearest(k, queries)[1]
 
     @property
     def shortlist_length(self) -> int:
         """Rows on the shortlist: `n_neighbors`, also if set after a fit, or what was chosen."""
         return self.n_neighbors_ if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
 
-    def _scores(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        scores = self._similarities(queries, indices)
-        return scores - self.csls_bias_[indices] if self.vote_.csls else scores
-
-    def _similarities(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        if self.similarity_ is None:
-            return pairs.pair_closeness(queries, self.database_, indices, self.scale_)
-        return listed_scores(self.similarity_, queries, self.database_, indices)
-
-    def _novelty(self, queries: Array, indices: NDArray[np.int32]) -> Array:
-        scores = self._similarities(queries, indices)
-        return listed_novelty(
-            self.similarity_, queries, self.database_, indices, scores, self.scale_
-        )
-
-    def _class_scores(self, queries: Array, means: Array) -> Array:
-        """Similarities of queries to class means."""
-        if self.similarity_ is None:
-            return queries @ means.T
-        return np.asarray(self.similarity_.similarity(queries, means), np.float32)
-
     def _blocks(
         self, X: ArrayLike, neighbors: NeighborLists | None
     ) -> Iterator[tuple[Array, NDArray[np.int32]]]:
         """Preprocessed queries and their voters, a block at a time."""
-        queries = self.prepared(X)
+        given, queries = self._queries(X)
         lists = None
         if neighbors is not None:
             lists = as_voters(neighbors, len(queries), len(self.database_))
@@ -474,19 +452,20 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         for lo in range(0, len(queries), step):
             part = slice(lo, lo + step)
             block = queries[part]
-            yield block, self._shortlist(block) if lists is None else padded(lists[part])
+            voters = self._shortlist(given[part], block) if lists is None else padded(lists[part])
+            yield block, voters
 
     def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
         """Votes by class, a block of queries at a time."""
         for block, indices in self._blocks(X, neighbors):
             n_classes = len(self.classes_)
-            scores = self._scores(block, indices)
+            scores = voter_scores(self, block, indices)
             tally = self.vote_.tally(scores, self.labels_[indices], n_classes)
             no_voters = np.isneginf(scores).all(axis=1)
             if no_voters.any():  # the class frequencies are all that is known
                 tally[no_voters] = np.bincount(self.labels_, minlength=n_classes)
             weighted = self.vote_.class_weight > 0
-            means = self._class_scores(block, self.class_means_) if weighted else None
+            means = class_scores(self, block, self.class_means_) if weighted else None
             yield self.vote_.combine(tally, means)
 
     def predict(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> NDArray[Any]:
@@ -540,7 +519,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         array([False,  True])
         """
         blocks = self._blocks(X, neighbors)
-        return np.concatenate([self._novelty(block, indices) for block, indices in blocks])
+        return np.concatenate([voter_novelty(self, block, indices) for block, indices in blocks])
 
     def vote_shares(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> VoteShares:
         """How much each neighbour and each class mean adds to the probabilities of a query.
@@ -559,16 +538,22 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         found = []
         for block, indices in self._blocks(X, neighbors):
             weighted = self.vote_.class_weight > 0
-            means = self._class_scores(block, self.class_means_) if weighted else None
-            scores = self._scores(block, indices)
+            means = class_scores(self, block, self.class_means_) if weighted else None
+            scores = voter_scores(self, block, indices)
             found.append(vote_shares(self.vote_, indices, scores, self.labels_, means, frequencies))
         return VoteShares(*map(np.concatenate, zip(*found)))
 
     @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)
     def kneighbors(
-        self, X: ArrayLike, n_neighbors: int | None = None, rerank: bool = True
+        self,
+        X: ArrayLike,
+        n_neighbors: int | None = None,
+        rerank: bool = True,
+        neighbors: NeighborLists | None = None,
     ) -> tuple[Array, NDArray[np.int32]]:
         """The most similar database rows: the shortlist, re-ranked, or as it is.
+
+        `neighbors` as in `predict`: another shortlist.
 
         Returns
         -------
@@ -576,26 +561,28 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             Most similar first; with ``rerank=False``, nearest first. Where an approximate index
             found fewer rows, −inf and ``-1`` fill the places.
         """
-        queries = self.prepared(X)
-        n = self._wanted(n_neighbors)
-        indices = self._shortlist(queries)
-        scores = self._scores(queries, indices)
+        given, queries = self._queries(X)
+        if neighbors is None:
+            n = self._wanted(n_neighbors, min(self.shortlist_length, len(self.database_)))
+            indices = self._shortlist(given, queries)
+        else:
+            indices = padded(as_voters(neighbors, len(queries), len(self.database_)))
+            n = self._wanted(n_neighbors, indices.shape[1])
+        scores = voter_scores(self, queries, indices)
         if not rerank:
             return scores[:, :n], indices[:, :n]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
         return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
 
-    def _wanted(self, n_neighbors: int | None) -> int:
-        """How many of the shortlist `kneighbors` is to give."""
-        rows = len(self.database_)
-        most = min(self.shortlist_length, rows)
+    def _wanted(self, n_neighbors: int | None, most: int) -> int:
+        """How many of a shortlist of `most` rows `kneighbors` is to give."""
         if n_neighbors is None:
             return most
         if n_neighbors > most:
             raise ValueError(
                 f"n_neighbors={n_neighbors} must lie between 1 and {most}, the length of the "
                 "shortlist; for more, raise n_neighbors of the model with "
-                f"set_params(n_neighbors=...), up to its {rows} rows"
+                f"set_params(n_neighbors=...), up to its {len(self.database_)} rows"
             )
         return n_neighbors
 

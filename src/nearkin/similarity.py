@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from nearkin.learning.preparation import known_preparation
 from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
+from nearkin.neighbors.retrieval import Retrieval, over
 from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.validation import expect
@@ -29,6 +30,7 @@ from nearkin.validation.arrays import (
     labels_of,
     validate_data,
 )
+from nearkin.validation.containers import in_container
 from nearkin.validation.parameters import checked, require
 from nearkin.voting.lists import as_voters, padded
 from nearkin.voting.preparation import applied
@@ -51,6 +53,7 @@ class BilinearSimilarity:
 
     matrix_: NDArray[np.float32]
     preparation_: LinearPreprocessing | None = None
+    _sklearn_auto_wrap_output_keys: ClassVar[set[str]] = {"transform"}
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a matrix: a fit that failed has left other traces."""
@@ -192,7 +195,20 @@ class BilinearSimilarity:
     @available_if(_is_psd)
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return ``XLᵀ``, in which the plain dot product is the learned similarity."""
-        return project_rows(self._prepared(X), self.components_)
+        return in_container(self, project_rows(self._prepared(X), self.components_), X)
+
+    @available_if(_is_psd)
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
+        """Names of the columns that `transform` makes: slne0, slne1, …."""
+        name = type(self).__name__.lower()
+        return np.asarray([f"{name}{i}" for i in range(len(self.components_))], dtype=object)
+
+    @available_if(_is_psd)
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Let `transform` return data frames: ``"pandas"``, ``"polars"`` or ``"default"``."""
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
 
     @available_if(_is_psd)
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float32]:
@@ -210,6 +226,8 @@ class BilinearSimilarity:
 class NeighborhoodSimilarity(BilinearSimilarity):
     """What learning within neighbourhoods offers beside: the objective. A mixin, too."""
 
+    retrieval_: Retrieval | None = None
+
     def objective(
         self, X: ArrayLike, y: ArrayLike, neighbors: NeighborLists | None = None
     ) -> float:
@@ -218,10 +236,15 @@ class NeighborhoodSimilarity(BilinearSimilarity):
         The margin is in the units of the training data, ``margin · scale_``.
         """
         self._check_one_width("objective")
-        rows = self._prepared(X)
+        given = self._rows(X)
+        rows = applied(self.preparation_, given)
         labels = np.unique(labels_of(y, rows), return_inverse=True)[1]
         if neighbors is None:
-            neighbors = nearest(rows, min(self.n_neighbors, len(rows) - 1), index=self.index)[1]  # type: ignore[attr-defined]
+            k = min(self.n_neighbors, len(rows) - 1)  # type: ignore[attr-defined]
+            if self.retrieval_ is None:
+                neighbors = nearest(rows, k, index=self.index)[1]  # type: ignore[attr-defined]
+            else:
+                neighbors = over(self.retrieval_, given).lists(k)
         graph = neighborhoods(neighbors, labels).arrays
         scores = edge_scores(rows, graph, self.matrix_)
         return objective(graph, scores, self.margin * self.scale_)  # type: ignore[attr-defined]

@@ -1,26 +1,29 @@
 """SL-DE: an ensemble of similarities, learned in projections, in parallel (Section 3)."""
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed
+from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 
 from nearkin.ensemble.joint import JointMember, refine
-from nearkin.ensemble.members import Members, learn_member, mean_squared_length
-from nearkin.ensemble.memory import ensemble_bytes
-from nearkin.ensemble.pairs import EnsembleRounds
+from nearkin.ensemble.members import (
+    Members,
+    check_projections,
+    collapsed,
+    learn_member,
+    mean_squared_length,
+    place_for_members,
+)
+from nearkin.ensemble.memory import check_ensemble
+from nearkin.ensemble.pairs import fit_rounds
 from nearkin.ensemble.projections import (
-    Fixed,
     Projection,
     ProjectionName,
     known_projection,
@@ -30,29 +33,32 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut
-from nearkin.learning.memory import fit_bytes, listed, with_preparation
-from nearkin.learning.pair_choice import choose_rounds
 from nearkin.learning.pairs import Judgements, check_pairs_memory
-from nearkin.learning.preparation import Preparation, preparation_for
+from nearkin.learning.preparation import Preparation, preparation_for, scale_of
 from nearkin.learning.sampling import PAPER_MARGIN
-from nearkin.learning.trainer import TINY
-from nearkin.native.blas import multiply_into, serial_blas
-from nearkin.neighborhoods import Neighborhoods, NeighborLists, as_lists, neighborhoods
+from nearkin.learning.training_data import TrainingData
+from nearkin.native.blas import serial_blas
+from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors.kmeans import cells_of
+from nearkin.neighbors.retrieval import (
+    index_description,
+    kept_lists,
+    refuse_retrieval,
+    without_rows,
+)
 from nearkin.neighbors.search import clip_n_neighbors, nearest
-from nearkin.preprocessing.pca import row_blocks
 from nearkin.similarity import NeighborhoodSimilarity
-from nearkin.slne import SLNE, scale_of
-from nearkin.validation import expect, memory
-from nearkin.validation.arrays import as_rows, check_label_count, classes_of, validate_data
+from nearkin.slne import SLNE
+from nearkin.validation import expect
+from nearkin.validation.arrays import as_rows, validate_data
+from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import Table, check_parameters, require
 from nearkin.voting.parts import learns_from_labels
-from nearkin.voting.preparation import prepared
+from nearkin.voting.preparation import check_unlabelled, fitted_retrieval, prepared
 
 Array = NDArray[np.float32]
 
 HELD_OUT = 0.1
-PAIR_ROUNDS = 2
 # Parameters that members do not depend on.
 _NOT_FINGERPRINTED = ("n_jobs", "joint_epochs", "learner", "random_state")
 
@@ -135,6 +141,13 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         "random_state": expect.seed,
     }
 
+    matrix_: Array
+    members_: list[Any]
+    projections_: list[Projection]
+    energies_: list[float]
+    weights_: list[float]
+    histories_: list[list[dict[str, float]]]
+
     def __init__(
         self,
         learner: Any = None,
@@ -178,8 +191,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
 
     @property
     def index(self) -> str:
-        """How neighbours are found: the learner's."""
-        return self._execution.index
+        """How neighbours are found: the back end's name, the learner's."""
+        return index_description(self._execution.index)
 
     @property
     def margin(self) -> float:
@@ -219,12 +232,11 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             died resumes from it. On a cluster, a folder that all machines see.
         """
         self._check_parameters()
-        memory.check_conversion(X)
-        rows, labels = self._check_data(X, y)
-        neighbors = None if neighbors is None else as_lists(neighbors, len(rows))
-        self._check_memory(rows, neighbors, as_run_folder(folder).durable)
-        with self._place(folder) as place, place.claim("SLDE.fit"):
-            return self._fit(rows, labels, y, neighbors, place)
+        data = TrainingData.of(self, X, y, neighbors)
+        check_ensemble(self, data, as_run_folder(folder).durable)
+        with place_for_members(folder) as place, place.claim("SLDE.fit"):
+            self._fit(data, place)
+        return self
 
     def fit_pairs(self, queries: ArrayLike, documents: ArrayLike, relevant: ArrayLike) -> Self:
         """Learn from queries, documents and judgements of relevance: see `SLNE.fit_pairs`.
@@ -234,62 +246,39 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         held-out queries, `matrix_` is the identity and there are no members.
         """
         self._check_parameters()
+        refuse_retrieval(self._execution.index, "fit_pairs searches under M")
         rows = as_rows(queries, "queries")
         validate_data(self, queries, skip_check_array=True)  # for its names of columns
         stored = as_rows(documents, "documents", rows.shape[1])
         judged = Judgements.of(relevant, len(rows), len(stored))
         check_pairs_memory(rows, stored, self.n_neighbors)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-
-        def make(queries: Array, documents: Array, judged: Judgements, _: float) -> EnsembleRounds:
-            ensemble = self.unprepared().set_params(random_state=seed)
-            return EnsembleRounds(queries, documents, judged, ensemble, seed)
-
-        choice = choose_rounds(rows, stored, judged, make, (1.0,), PAIR_ROUNDS, seed)
-        final = make(rows, stored, judged, 1.0)
-        while final.rounds < choice.rounds:
-            final.round()
-        fitted = {k: v for k, v in vars(final.ensemble).items() if k.endswith("_")}
-        none: dict[str, Any] = {"members_": [], "projections_": [], "weights_": []}
-        self.__dict__.update(none | fitted | {"matrix_": final.learned, "preparation_": None})
-        self.pair_choice_ = choice._asdict()
+        fit_rounds(self, rows, stored, judged, seed)
         return self
 
-    def _fit(
-        self,
-        rows: Array,
-        labels: NDArray[np.int64],
-        y: ArrayLike,
-        neighbors: NeighborLists | None,
-        folder: RunFolder,
-    ) -> Self:
-        k = self._near(len(rows), neighbors)
+    def _fit(self, data: TrainingData, folder: RunFolder) -> None:
+        k = self._near(len(data.rows), data.neighbors)
         random_state = folder.seed(self.random_state) if folder.durable else self.random_state
         seeds = check_random_state(random_state)
         rng = np.random.default_rng(seeds.randint(2**31 - 1))
-        unfitted = preparation_for(self.prepare, rows.shape, self.weights == "accuracy")
-        self.preparation_, rows = prepared(unfitted, rows, np.asarray(y).ravel(), seeds, folder)
+        unfitted = preparation_for(self.prepare, data.rows.shape, self.weights == "accuracy")
+        self.preparation_, rows = prepared(unfitted, data.rows, data.y, seeds, folder)
         self.scale_ = scale_of(rows)
         self.projections_, self.energies_ = make_projections(
             self.projection, rows, self.n_members, self.n_components, rng
         )
-        self._check_projections(rows)
+        if isinstance(self._prototype, SLNE):  # which divides by the length of projected rows
+            check_projections(self, rows)
         self.joint_history_: list[dict[str, float]] = []
         learners = self._learners(rng, k)
-        hoods, holdout = self._hoods(rows, labels, neighbors, rng, k)
-        inputs = self._inputs(rows, labels, hoods, learners) if folder.durable else {}
+        hoods, holdout = self._hoods(rows, data, (rng, seeds), k, folder)
+        inputs = self._inputs(rows, data.labels, hoods, learners) if folder.durable else {}
         members = Members(folder, inputs, len(learners))
-        self._learn(members, rows, learners, (labels, hoods, holdout))
-        self._collect(members)
+        self._learn(members, rows, learners, (data.labels, hoods, holdout))
+        members.collect(self)
         if self.joint_epochs and not self.interrupted_:
             self._refine(rows, hoods, learners, folder.durable)
-        self._collapse(rows.shape[1])
-        return self
-
-    def _place(self, folder: Any) -> AbstractContextManager[RunFolder]:
-        """Where members are kept: for good, or until they are collected."""
-        given = as_run_folder(folder)
-        return nullcontext(given) if given.durable else RunFolder.temporary()
+        self.matrix_ = collapsed(self, rows.shape[1])
 
     @property
     def _local(self) -> bool:
@@ -315,59 +304,12 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 f"learner.execution.refresh={self._execution.refresh}: members share one graph, "
                 "which is not searched again; give refresh=0, or learn with SLNE"
             )
+        if self.own_neighbors:
+            refuse_retrieval(self._execution.index, "own_neighbors searches in each projection")
+        if self.weights == "accuracy":
+            check_unlabelled(self._execution.index, "weights='accuracy' judges on held-out rows")
         if self.weights == "accuracy" and self.own_neighbors:
             raise ValueError("weights='accuracy' judges by the shared graph: own_neighbors=False")
-
-    def _check_memory(self, rows: Array, neighbors: NeighborLists | None, durable: bool) -> None:
-        n, D = rows.shape
-        given = not isinstance(self.projection, str)
-        members = len(self.projection) if given else int(self.n_members)  # no uint8, which is short
-        width = max(map(len, self.projection)) if given else self.n_components  # type: ignore[arg-type]
-        width = int(width or max(1, D // members))
-        k = min(self.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
-        jobs = min(members, cpu_count() if (self.n_jobs or 1) < 0 else self.n_jobs or 1)
-        learner = self._prototype
-        quantized = isinstance(learner, SLNE) and learner._quantizes(n, width)
-        stages = ensemble_bytes(
-            n, D, k, width=width, members=members, jobs=jobs, joint=self.joint_epochs > 0,
-            local=self._local, quantized=quantized,
-            index=self.index, ready_lists=neighbors is not None,
-        )  # fmt: skip
-        if self.prepare is not None:
-            stages = with_preparation(stages, n, D, durable)
-        if self.own_neighbors:  # every worker searches in its own columns
-            own = max(fit_bytes(n, width, k, index=self.index).values())
-            stages = {"members": stages["members"] + jobs * own}
-        advice = (
-            f"lower n_neighbors={k}, n_components={width}, n_members={members} or n_jobs={jobs}"
-        )
-        memory.check(f"an ensemble on {n} rows of {D} columns", stages, advice)
-
-    def _check_data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
-        check_label_count(X, y)
-        rows, y = validate_data(self, X, y, dtype=np.float32, order="C", ensure_min_samples=2)
-        check_classification_targets(y)
-        labels = classes_of(y)[1]
-        self._remember(f"{len(rows)} rows", [rows], labels)
-        return rows, labels
-
-    def _check_projections(self, rows: Array) -> None:
-        """Refuse a projection that leaves nothing of any row, before other members are learned."""
-        if not isinstance(self._prototype, SLNE):  # which divides by their length
-            return
-        for n, P in enumerate(self.projections_):
-            if isinstance(P, Fixed) and _vanishes(rows, P.rows):
-                raise ValueError(self._about_nothing(n))
-
-    def _about_nothing(self, n: int) -> str:
-        if not isinstance(self.projection, str):
-            return f"projection[{n}] makes every row of X zero; leave it out, or give another"
-        d = len(self.projections_[n].matrix())
-        return (
-            f"PCA block {n + 1} of {len(self.energies_)} holds nothing of X: the rows that it was "
-            f"found from vary in fewer directions; use n_members={max(n, 1)} with n_components={d},"
-            " or less of either"
-        )
 
     def _near(self, n: int, neighbors: NeighborLists | None) -> int:
         """Neighbours that are looked for, a row: the learner's number or all others."""
@@ -382,6 +324,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         for learner in learners:
             if isinstance(learner, SLNE):
                 learner.set_params(prepare=None)  # the ensemble has done so
+                if learner.execution is not None:  # and has searched
+                    learner.execution.index = self.index
             if self.own_neighbors and isinstance(learner, SLNE):
                 learner.set_params(n_neighbors=k)  # the warning was given, once for all
             seed = int(rng.integers(2**31 - 1))
@@ -389,20 +333,27 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 learner.set_params(random_state=seed)
         return learners
 
+    def _find_neighbors(
+        self, rows: Array, data: TrainingData, k: int, seeds: Any, folder: RunFolder
+    ) -> NDArray[np.int32]:
+        execution = self._execution
+        retrieval = fitted_retrieval(execution.index, data.rows, data.y, seeds, folder)
+        if retrieval is None:
+            return nearest(rows, k, index=self.index, verbose=execution.verbose)[1]
+        self.retrieval_ = without_rows(retrieval)
+        return kept_lists(retrieval, k, folder)
+
     def _hoods(
-        self,
-        rows: Array,
-        labels: Any,
-        neighbors: NeighborLists | None,
-        rng: np.random.Generator,
-        k: int,
+        self, rows: Array, data: TrainingData, random: Any, k: int, folder: RunFolder
     ) -> tuple[Neighborhoods | None, HoldOut]:
         """The shared graph, and the rows held out from it."""
-        holdout = HoldOut.none(len(rows))
+        holdout, self.retrieval_ = HoldOut.none(len(rows)), None
+        rng, seeds = random
         if self.own_neighbors:
             return None, holdout
+        neighbors, labels = data.neighbors, data.labels
         if neighbors is None:
-            neighbors = nearest(rows, k, index=self.index, verbose=self._execution.verbose)[1]
+            neighbors = self._find_neighbors(rows, data, k, seeds, folder)
         if self.weights == "accuracy":
             holdout = HoldOut.draw(neighbors, labels, HELD_OUT, rng)
         limit = self._execution.hub_limit if isinstance(self._prototype, SLNE) else None
@@ -486,15 +437,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     def _tell_of_interrupt(self, what: str, durable: bool) -> None:
         self.interrupted_ = True
         how = "" if durable else "; with folder= the same fit could resume"
-        warnings.warn(f"interrupted: {what}{how}", stacklevel=5)
-
-    def _collect(self, members: Members) -> None:
-        read = {n: found for n in range(members.count) if (found := members.read(n)) is not None}
-        self.projections_ = [self.projections_[n] for n in read]
-        self.energies_ = [self.energies_[n] for n in read if n < len(self.energies_)]
-        self.members_, accuracies, self.histories_ = map(list, zip(*read.values()))
-        mean = float(np.mean(accuracies))
-        self.weights_ = [accuracy / mean for accuracy in accuracies]
+        warn_caller(f"interrupted: {what}{how}")
 
     def _refine(
         self, rows: Array, hoods: Neighborhoods | None, learners: list[Any], durable: bool
@@ -513,30 +456,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         except KeyboardInterrupt:
             self._tell_of_interrupt(f"{len(self.joint_history_)} joint updates are kept", durable)
         self.members_ = [member.matrix for member in ensemble]
-
-    def _collapse(self, D: int) -> None:
-        self.matrix_ = np.zeros((D, D), np.float32)
-        with serial_blas():
-            for P, M, weight in zip(self.projections_, self.members_, self.weights_):
-                add_member(self.matrix_, P, M, weight)
-
-
-def _vanishes(rows: Array, P: Array) -> bool:
-    """Whether the projected rows are so short that their squares are zero."""
-    if mean_squared_length(rows, P) > TINY:  # of a sample: enough in nearly all cases
-        return False
-    total = sum(
-        float(np.square(block @ P.T).sum(dtype=np.float64)) for _, block in row_blocks(rows)
-    )
-    return total / len(rows) <= TINY
-
-
-def add_member(total: Array, P: Projection, M: Array, weight: float) -> None:
-    """``total += weight · PᵀMP``."""
-    matrix = P.matrix()
-    half = np.empty_like(matrix)
-    multiply_into(half, np.ascontiguousarray(M), matrix)
-    multiply_into(total, matrix, half, scale=weight, keep=1, left_transposed=True)
 
 
 def in_units_of(scale: float, own_scale: float, learner: Any) -> Any:

@@ -50,6 +50,8 @@ def test_help_names_formats_choices_and_exit_codes():
              for name in ("features", "train", "run")}  # fmt: skip
     for name in ("features", "run"):
         assert "58.4,57.1,57.4" in shown[name]
+        assert "123.7,116.3,103.5" in shown[name]
+        assert "(v - mean) / scale" in shown[name]
     for name in ("train", "run"):
         assert "auto, exact, cells or" in shown[name]
     assert "143" in nearkin("--help").stdout
@@ -183,7 +185,7 @@ def test_a_run_on_images_chooses_by_itself(pictures, tmp_path):
 
 
 def test_demo(tmp_path):
-    result = nearkin("demo", "--out", tmp_path / "demo")
+    result = nearkin("demo", "--splits", 1, "--out", tmp_path / "demo")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("compiling")  # before anything is timed
     accuracy = dict(re.findall(r"^(\S.*?)\s+([\d.]+) ± ", result.stdout, re.MULTILINE))
@@ -192,8 +194,13 @@ def test_demo(tmp_path):
     assert all(float(accuracy["nearkin"]) > float(accuracy[name]) for name in others)
     page = (tmp_path / "demo" / "report.html").read_text()
     assert page.count("<img") > 100
-    assert "linear SVM" in page
-    assert "candidates, judged by" in page
+    for part in ("linear SVM", "candidates, judged by", "Where learning helped most", "<svg"):
+        assert part in page
+    commands = re.findall(r"^  (nearkin (\w+) .+)$", result.stdout, re.MULTILINE)
+    assert len(commands) == 3  # what to do next, printed and in the page
+    for command, name in commands:
+        assert name in COMMANDS
+        assert f"<pre>{command}</pre>" in page
 
 
 def test_info(files):
@@ -256,8 +263,8 @@ def test_evaluate(files, tmp_path):
     for part in (
         "Most confused",
         "<td>linear SVM</td>",
-        "data:image/png",
-        "Can the votes be trusted",
+        "<svg",
+        "Can the probabilities be trusted",
     ):
         assert part in text
     assert "http" not in text  # self-contained

@@ -177,6 +177,8 @@ CASES = [
     (["neighbors", "q.npy", "--k", "-1", "--out", "n.npz"], "k=-1"),
     (["neighbors", "q.npy", "--k", "3", "--index", "luck", "--out", "n.npz"], "luck"),
     ([*TRAIN, "--sampling", "luck"], "sampling='luck'"),
+    ([*TRAIN, "--retrieval", "luck"], "retrieval='luck' must be 'given' for the rows as they are"),
+    ([*TRAIN, "--retrieval", "whitening=7"], "index.source.whitening=7.0 must be a number"),
     ([*TRAIN, "--step-size", "-1"], "step_size"),
     ([*TRAIN, "--step-size", "nan"], "step_size=nan"),
     ([*TRAIN, "--n-neighbors", "-5"], "n_neighbors=-5"),

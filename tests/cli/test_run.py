@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from commands import NEARKIN, QUIET, answer, draw, leftovers, nearkin
-from nearkin import RunFolder, load
+from nearkin import Preprocess, RunFolder, load
 from nearkin.cli.interrupts import RESUMES
 from nearkin.io import safetensors
 from nearkin.io.marker import NAME
+from nearkin.neighbors import nearest
 
 STAGES = ["split.npz", "preprocess.safetensors", "neighbors.npz", "model.safetensors",
-          "evaluation.json", "baselines.json", "report.html"]  # fmt: skip
+          "timing.json", "evaluation.json", "baselines.json", "report.html"]  # fmt: skip
 QUICK = ("--epochs", "4", "--tol", "0", "--baselines", "none")
 
 
@@ -40,13 +41,32 @@ def test_only_stages_affected_by_a_change_are_redone(files, tmp_path):
     (tmp_path / "report.html").unlink()
     assert run(*QUICK) == STAGES[-1:]
     assert run("--epochs", 3, "--baselines", "none") == STAGES[3:]
-    assert run("--epochs", 3, "--baselines", "cosine") == STAGES[5:]
+    assert run("--epochs", 3, "--baselines", "cosine") == STAGES[6:]
     assert run("--epochs", 3, "--baselines", "cosine", "--n-neighbors", 20) == STAGES[2:]
     whole = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(whole[:-100])  # truncated
     assert run("--epochs", 3, "--baselines", "cosine", "--n-neighbors", 20) == STAGES[3:4]
     assert (tmp_path / "model.safetensors.changed").read_bytes() == whole[:-100]
     assert load(tmp_path / "model.safetensors").similarity_.n_neighbors == 20
+
+
+def test_neighbours_by_a_retrieval_of_their_own(files, tmp_path):
+    """A run and a training with the same option end with the same kind of model."""
+    option = ("--retrieval", "power=0.5,whitening=1,components=9")
+    made = answer("run", files / "digits.npz", "--folder", tmp_path / "run", *QUICK, *option)
+    assert made["done_now"] == [STAGES[0], STAGES[1], "retrieval.safetensors", *STAGES[2:]]
+    again = answer("run", files / "digits.npz", "--folder", tmp_path / "run", *QUICK,
+                   "--retrieval", "given")  # fmt: skip
+    assert again["done_now"] == ["retrieval.safetensors", *STAGES[2:]]
+    out = tmp_path / "model.safetensors"
+    answer("train", files / "digits.npz", "--out", out, "--epochs", 1, *option)
+    model = load(out)
+    with np.load(files / "digits.npz") as digits:
+        X = digits["X"].astype(np.float32)
+    roots = Preprocess(9, power=0.5, whitening=1, random_state=0).fit(X)
+    k = model.shortlist_length
+    near = nearest(roots.transform(X), k, queries=roots.transform(X[:20]))[1]
+    np.testing.assert_array_equal(model.kneighbors(X[:20], rerank=False)[1], near)
 
 
 def test_a_folder_belongs_to_one_source(files, pictures, tmp_path):

@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 
 import nearkin.classifier  # noqa: F401 - so that no child has to
-from nearkin import SLNE, Constraint, slne
+from nearkin import SLNE, Constraint
 from nearkin.cli.app import app
 from nearkin.io import atomic, models, safetensors
+from nearkin.learning import neighborhood_fit
 from nearkin.learning.trainer import Trainer
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.threads import limited
@@ -28,7 +29,7 @@ from samples import blobs
 # Where a child can be made to die: what is called there.
 PLACES = {
     "neighbours": (exact.Exact, "search"),
-    "graph": (slne, "neighborhoods"),
+    "graph": (neighborhood_fit, "neighborhoods"),
     "epoch": (Trainer, "take"),
     "projection": (Trainer, "project"),
     "bytes": (safetensors, "_write_array"),

@@ -21,12 +21,12 @@ CLEAN = {
     "data": "images", "pairs.queries": "queries.npy", "pairs.documents": "rows.npy",
     "pairs.qrels": "qrels.tsv", "pairs.out": "cwd:p.safetensors", "embeddings": "rows.npz",
     "export.model": "SLNE.safetensors", "export.out": "cwd:a.safetensors",
-    "export.data": "rows.csv", "serve.port": "0",
+    "export.data": "rows.csv", "retrieval": "whitening=0.5", "serve.port": "0",
 }  # fmt: skip
 ENDS = {"serve": "--check"}  # what makes a command end that would go on until it is stopped
 LONG = {"demo": (), "reproduce": ("item",)}  # minutes: only these parameters are attacked
 VARIABLE = ("second", "time", "path", "model", "bytes", "folder", "out", "report", "file", "memory",
-            "verdict", "done_", "ms_per")  # fmt: skip
+            "verdict", "done_", "ms_per", "adapter")  # fmt: skip
 
 
 def commands() -> dict[str, Any]:

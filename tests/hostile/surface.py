@@ -220,6 +220,8 @@ def answers(result: Any) -> Any:
     """A result to compare; of a fitted model, what it answers to clean questions."""
     if type(result).__name__ in ("NeighborIndex",):
         return result.nearest(3)
+    if type(result).__name__ == "Retrieval":
+        return result.lists(3)
     if type(result).__name__ == "Adapter":
         return result.transform(queries()[0])
     if type(result).__name__ == "ImageFolder":

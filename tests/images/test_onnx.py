@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sklearn.base import clone
 
 from nearkin.images import ImageFolder, OnnxEncoder, UnreadableImages
+from nearkin.images.onnx import _output
 from nearkin.images.reading import read_window
 from pictures import encoded, textured
 
@@ -119,8 +121,32 @@ def test_outputs_with_more_axes_are_flattened(tmp_path, images):
 def test_outputs_are_listed(tmp_path):
     model = network(tmp_path / "m.onnx")
     for output in (None, "logits"):
-        with pytest.raises(ValueError, match="the network's outputs are features, pooled"):
+        with pytest.raises(ValueError, match=r"outputs, features .*, pooled") as error:
             OnnxEncoder(model, output=output).fit()
+        assert "--output features" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "best"),
+    [
+        ({"logits": ["n", 1000], "embedding": ["n", 384]}, "embedding"),
+        ({"probabilities": ["n", 9], "dense_7": ["n", 64], "map": ["n", 64, 7, 7]}, "dense_7"),
+        ({"a": ["n", 10], "b": ["n", 512]}, "b"),
+        ({"last_hidden_state": ["n", 197, 768], "pooler_output": ["n", 768]}, "pooler_output"),
+    ],
+)
+def test_the_output_that_is_suggested(outputs, best):
+    nodes = [SimpleNamespace(name=name, shape=shape) for name, shape in outputs.items()]
+    with pytest.raises(ValueError, match=f"output='{best}'"):
+        _output(nodes, None)
+
+
+def test_features_have_names_and_come_as_data_frames(tmp_path, images):
+    encoder = OnnxEncoder(network(tmp_path / "m.onnx"), "features").set_output(transform="pandas")
+    frame = encoder.transform(images=images)  # by keyword, too
+    assert list(frame.columns) == [f"onnxencoder{i}" for i in range(5)]
+    plain = OnnxEncoder(encoder.model, "features").transform(images)
+    np.testing.assert_array_equal(frame.to_numpy(), plain)
 
 
 def test_same_bits_however_it_is_run(tmp_path, picture_folder):

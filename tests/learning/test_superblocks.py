@@ -52,11 +52,11 @@ def test_any_number_of_threads_gives_the_same_matrix(superblocks, monkeypatch, v
     monkeypatch.setattr(
         trainer.Trainer, "visitors", lambda learner, threads: min(visitors, threads)
     )
-    X, y = blobs(n=1_500, dims=157, spread=2)
+    X, y = blobs(n=1_100, dims=157, spread=2)  # two superblocks, the second shorter
     lists = nearest(X, 20)[1]
 
     def learned(threads):
-        model = slne("softmax", quantize=rounded, max_epochs=3, tol=0, random_state=0)
+        model = slne("softmax", quantize=rounded, max_epochs=2, tol=0, random_state=0)
         with limited(threads):
             return model.fit(X, y, neighbors=lists).matrix_
 

@@ -228,7 +228,7 @@ def test_claims_of_figure_4():
 def test_claims_of_figure_5():
     def curves(slne, slde):
         return {m: {"precision": p} for m, p in
-                (("nearest rows", [0.6, 0.5, 0.4]), ("SL-NE", slne), ("SL-DE", slde))}  # fmt: skip
+                (("Retrieval", [0.6, 0.5, 0.4]), ("SL-NE", slne), ("SL-DE", slde))}  # fmt: skip
 
     close = figure5.claims("x", curves([0.7, 0.6, 0.4], [0.69, 0.59, 0.4]))
     assert [c.holds for c in close] == [True, True]

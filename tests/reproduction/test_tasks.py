@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import image_sets as folders
-from nearkin import Preprocess, RunFolder
+from nearkin import Preprocess, RunFolder, SoftVotingKNN
 from nearkin.images import LLC
-from nearkin.reproduction import tasks
+from nearkin.reproduction import task_baselines, tasks
 from nearkin.reproduction.setup import Setup
 from samples import blobs
 
@@ -69,6 +69,38 @@ def test_lists_are_kept(setup):
     for fresh, kept in zip((own, near), task.lists(setup, 7)):
         assert kept.filename == fresh.filename
         np.testing.assert_array_equal(kept, fresh)
+
+
+def test_retrieval_is_a_space_of_its_own(setup, tmp_path):
+    """Square roots of the features, half whitened; lists come from it, by the naive form, too."""
+    folders.caltech101(tmp_path, images=5)
+    task = tasks.task(setup, "Caltech-101")
+    images = tasks.image_set(setup, "Caltech-101")
+    mask, made = images.training(0), tasks.features(setup, images)
+    roots = Preprocess(task.X.shape[1], power=0.5, whitening=0.5, random_state=0).fit(made[mask])
+    found, asked = (roots.transform(made[part]) for part in (mask, ~mask))
+    for one, other in zip(task.searched, (found, asked)):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    order = ((task.retrieved.Q[:, None] - task.retrieved.X[None]) ** 2).sum(axis=2).argsort(axis=1)
+    np.testing.assert_array_equal(task.lists(setup, 3)[1], order[:, :3])
+    half = task.whitened(0.5)
+    assert half.retrieval is None  # its neighbours are among its own rows
+    assert task.shortened(2).searched[0] is task.searched[0]
+    assert str(task.digest) != str(replace(task, retrieval=None).digest)
+
+
+def test_voters_of_lmnn_are_those_of_retrieval(setup):
+    X, y = blobs(n=90, dims=6)
+    other = np.ascontiguousarray(X[:, ::-1] * np.arange(6, dtype=np.float32))
+    task = tasks.Task("t", X[:60], y[:60], X[60:], y[60:], np.ones(6, np.float32),
+                      (other[:60], other[60:]))  # fmt: skip
+    both = task_baselines.side_by_side(task)
+    model = SoftVotingKNN(None, n_neighbors=5, vote="power", **task_baselines._parts(task))
+    model.fit(both.X, both.y)
+    np.testing.assert_array_equal(model.database_, task.X)
+    np.testing.assert_array_equal(
+        model.kneighbors(both.Q, rerank=False)[1], task.lists(setup, 5)[1]
+    )
 
 
 @pytest.mark.parametrize("again", [False, True])

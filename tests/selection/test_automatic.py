@@ -56,6 +56,14 @@ def test_one_seed_chooses_the_same_with_any_number_of_threads(chosen, threads):
         np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
+def test_prepared_rows_that_are_kept_do_not_change_the_choice(chosen, monkeypatch):
+    model, X, y = chosen
+    monkeypatch.setattr("nearkin.selection.search.KEPT_BYTES", 0)  # none is
+    monkeypatch.setattr("nearkin.selection.search.MOST_NEIGHBORS", 1)  # no longer than needed
+    again = SoftVotingKNN(random_state=0).fit(X, y)
+    assert without_seconds(again.trials_) == without_seconds(model.trials_)
+
+
 def test_saved_and_loaded(chosen, tmp_path):
     model, X, _ = chosen
     model.save(tmp_path / "m")

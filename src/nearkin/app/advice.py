@@ -1,5 +1,6 @@
 """What to make of a trial: a table, and a paragraph of advice."""
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def write_page(path: Path, trial: Trial, title: str) -> None:
     """The same as an HTML page."""
     verdict, words = advise(trial)
     best = {NO: 0, RERANK: 1, DEPLOY: 2}[verdict]
-    parts = [report.table(HEADER, table(trial), best), f"<p>{words}</p>"]
+    parts = [f"<p>{html.escape(words)}</p>", report.table(HEADER, table(trial), best)]
     report.write_page(path, title, _facts(trial), parts)
 
 

@@ -54,17 +54,17 @@ def assess(
     result["per_class"] = metrics.class_accuracies(ranked[:, 0], truth)
     if raw is not None:
         result["top_1_raw"] = float((raw.predict(X) == truth).mean())
-    found = neighbors(model, X, raw)
+    found = {name: near for name, (_, near) in neighbors(model, X, raw).items()}
     return result | _retrieval(found, model.classes_[model.labels_], truth)
 
 
 def neighbors(
     model: "SoftVotingKNN", X: ArrayLike, raw: "SoftVotingKNN | None", n: int | None = None
-) -> dict[str, NDArray[np.int32]]:
-    """The most similar rows by raw cosine, if that is known, and as the model ranks them."""
+) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int32]]]:
+    """Similarities and rows by raw cosine, if that is known, and as the model ranks them."""
     n = n or min(model.shortlist_length, len(model.labels_))
-    found = {} if raw is None else {"raw": copy(raw).set_params(n_neighbors=n).kneighbors(X)[1]}
-    return found | {"learned": model.kneighbors(X, n)[1]}
+    found = {} if raw is None else {"raw": copy(raw).set_params(n_neighbors=n).kneighbors(X)}
+    return found | {"learned": model.kneighbors(X, n)}
 
 
 def _retrieval(

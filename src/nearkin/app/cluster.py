@@ -6,6 +6,8 @@ from typing import Any
 
 from joblib import parallel_config
 
+from nearkin.validation.extras import missing_extra
+
 
 @contextmanager
 def connected(address: str, timeout: float = 5.0) -> Iterator[Any]:
@@ -24,7 +26,7 @@ def connected(address: str, timeout: float = 5.0) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        raise ImportError("a cluster needs dask: pip install 'nearkin[cluster]'") from None
+        raise missing_extra("a cluster", "dask", "cluster") from None
     try:
         client = Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -18,6 +18,7 @@ from nearkin.io.tables import Dataset
 
 ENCODER, IMAGES, SPLIT = "encoder.safetensors", "images.json", "split.npz"
 MODEL, FEATURES = "model.safetensors", "features.npy"
+TIMING = "timing.json"  # apart from the evaluation, which is the same each time
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,15 @@ class TrainedModel:
                 "rows that the model was trained on; give the file that it was trained on"
             )
         return rows
+
+    @property
+    def fit_seconds(self) -> float | None:
+        """The seconds that a run fitted the model in, if it knows them."""
+        try:
+            text = (self.folder / TIMING).read_text(encoding="utf-8") if self.folder else "{}"
+            return float(json.loads(text)["fit_seconds"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
 
     @cached_property
     def ids(self) -> RowIds | None:

@@ -4,11 +4,13 @@
 
     images ─ encoder.safetensors ─ features.npy ┐
     vectors ────────────────────────────────────┴ split.npz ─ preprocess.safetensors
-        ─ neighbors.npz ─ model.safetensors ─ evaluation.json ┐
-        └ baselines.json ─────────────────────────────────────┴ report.html
+        ─ retrieval.safetensors ─ neighbors.npz ─ model.safetensors ─ evaluation.json ┐
+        │                                                       └ timing.json ────────┤
+        └ baselines.json ─────────────────────────────────────────────────────────────┴ report.html
 """
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, astuple, dataclass, field, replace
@@ -23,7 +25,8 @@ from sklearn.model_selection import train_test_split
 import nearkin
 from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import check_names, encode
-from nearkin.app.finished_run import ENCODER, FEATURES, IMAGES, MODEL, SPLIT
+from nearkin.app.extras import require_extras
+from nearkin.app.finished_run import ENCODER, FEATURES, IMAGES, MODEL, SPLIT, TIMING
 from nearkin.app.labels import default_labels, read_labelled
 from nearkin.app.settings import WITH_AUTO, TrainingSettings
 from nearkin.app.stages import Stages
@@ -33,7 +36,8 @@ from nearkin.io.run_folder import RunFolder
 from nearkin.io.tables import Columns
 from nearkin.neighbors import nearest
 
-PREPROCESS, NEIGHBORS = "preprocess.safetensors", "neighbors.npz"
+PREPROCESS, RETRIEVAL = "preprocess.safetensors", "retrieval.safetensors"
+NEIGHBORS = "neighbors.npz"
 EVALUATION, BASELINES, REPORT = "evaluation.json", "baselines.json", "report.html"
 EXTRACTION, LEARNING = "extraction", "learning"  # sections of the run folder, for unfinished work
 BASELINE_SECONDS = 120.0  # time limit of each
@@ -99,12 +103,16 @@ def run(
 ) -> dict[str, Any]:
     """Run the stages that are missing or out of date; return paths and the main results."""
     options = options or RunOptions()
+    require_extras("the report of a run", "plots")
     _check(source, settings)
     with RunFolder(folder).claim("nearkin run") as claimed:
         stages = Stages(claimed, options.progress)
         rows, base = _rows(stages, source, options)
         train, test = (rows[part] for part in _split(stages, rows, settings, base))
+        began, resumed = time.perf_counter(), stages.folder.sub(LEARNING).begun
         path = _model(stages, train, _training_settings(source, settings), base, options)
+        seconds = None if resumed else _fit_seconds(stages, time.perf_counter() - began)
+        timing = _json(stages, TIMING, lambda: {"fit_seconds": seconds})
         model = nearkin.load(path)
         raw = cache(lambda: baselines.fit_raw_cosine(train.X, train.y))
         result = _json(
@@ -123,13 +131,19 @@ def run(
             lambda path: page.write(
                 path, result, source.path.resolve().stem, compared,
                 page.strips_of(model, test.X, test.y, train.paths, test.paths, raw),
+                timing["fit_seconds"],
             ),
-            after=[EVALUATION, BASELINES],
+            after=[EVALUATION, BASELINES, TIMING],
         )  # fmt: skip
     names = ("top_1_raw", "top_1", "top_1_mean_per_class", "map_raw", "map_learned")
     found = {name: result[name] for name in names if name in result}
     return {"model": str(path), "report": str(report), **found,
             "done_before": stages.kept, "done_now": stages.made}  # fmt: skip
+
+
+def _fit_seconds(stages: Stages, seconds: float) -> float | None:
+    """The seconds, unless a part of the work had been done before."""
+    return None if {MODEL, PREPROCESS, NEIGHBORS} & set(stages.kept) else seconds
 
 
 def _training_settings(source: DataSource, settings: RunSettings) -> TrainingSettings:
@@ -245,21 +259,26 @@ def _model(
             MODEL, lambda path: rows.save_with_ids(model.fit(rows.X, rows.y), path), chosen,
             after=[base, SPLIT],
         )  # fmt: skip
-    transformer = _preprocess(stages, rows, settings, base)
+    shape = rows.X.shape
+    transformer = _fitted(stages, PREPROCESS, settings.transformer(shape), rows, base)
+    index, searched, searches = settings.search_index(shape), transformer, PREPROCESS
+    if isinstance(index, nearkin.Retrieval):
+        searched, searches = _fitted(stages, RETRIEVAL, index.source, rows, base), RETRIEVAL
+        index.source = searched
     k = min(settings.resolved(rows.X.shape).n_neighbors or 1, len(rows.y) - 1)
     lists = stages.get(
         NEIGHBORS,
-        lambda path: _search(path, rows.X, transformer, k, settings.index, options.verbose),
-        [k, settings.index], after=[base, SPLIT, PREPROCESS],
+        lambda path: _search(path, rows.X, searched, k, settings.index, options.verbose),
+        [k, settings.index], after=[base, SPLIT, searches],
     )  # fmt: skip
 
-    learning, after = stages.folder.sub(LEARNING), [NEIGHBORS]
+    learning, after = stages.folder.sub(LEARNING), [NEIGHBORS, PREPROCESS]
 
     def fit(path: Path) -> None:
         learning.begin(stages.inputs(asdict(settings), after), stale="replace")
         with np.load(lists) as file, options.epoch_callback() as callback:
             model = settings.classifier(rows.X.shape, callback, options.jobs)
-            model.set_params(preprocess=transformer)
+            model.set_params(preprocess=transformer, index=index)
             model.fit(rows.X, rows.y, neighbors=file["indices"], folder=learning)
         if getattr(model.similarity_, "interrupted_", False):
             raise KeyboardInterrupt  # only a complete model is kept
@@ -270,9 +289,8 @@ def _model(
     return path
 
 
-def _preprocess(stages: Stages, rows: _Rows, settings: TrainingSettings, base: str) -> Any:
-    """The fitted preprocessing, or None."""
-    unfitted = settings.transformer(rows.X.shape)
+def _fitted(stages: Stages, name: str, unfitted: Any, rows: _Rows, base: str) -> Any:
+    """A transformer, fitted on the rows, or None."""
 
     def fit(path: Path) -> None:
         if unfitted is None:
@@ -281,7 +299,7 @@ def _preprocess(stages: Stages, rows: _Rows, settings: TrainingSettings, base: s
             nearkin.save(unfitted.fit(rows.X), path)
 
     description = None if unfitted is None else " ".join(repr(unfitted).split())
-    path = stages.get(PREPROCESS, fit, description, after=[base, SPLIT])
+    path = stages.get(name, fit, description, after=[base, SPLIT])
     return None if unfitted is None else nearkin.load(path)
 
 

@@ -1,10 +1,17 @@
-"""Self-contained HTML reports: tables, plots and strips of pictures in one file."""
+"""Self-contained HTML reports: tables, plots and strips of pictures in one file.
+
+There is no script in a page, and there must be none (SECURITY.md): names and labels of users are
+in it. Pictures are enlarged by HTML's own popovers. The style sheet is ``report.css``.
+"""
 
 import base64
 import html
 import io
+import itertools
 import os
+import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,40 +19,14 @@ from numpy.typing import NDArray
 
 from nearkin.io.atomic import atomic_write
 
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 2.5rem auto; padding: 0 1.2rem 3rem;
-  color: #1c2430; background: #fff; }
-h1 { font-size: 1.9rem; margin-bottom: .2rem; } h2 { margin: 2.6rem 0 .6rem; font-size: 1.3rem; }
-h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; color: #39424f; }
-p.note { color: #5a6472; max-width: 46rem; } table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .9rem; text-align: right; border-bottom: 1px solid #e3e7ec; } th { font-weight: 500; color: #5a6472; font-size: .9rem; }
-th:first-child, td:first-child { text-align: left; } tr.best td { font-weight: 600; background: #eef6f0; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: 14px; margin: 1.6rem 0; }
-.cards div { background: #f4f6f8; border-radius: 10px; padding: 1rem 1.1rem; }
-.cards b { display: block; font-size: 1.55rem; font-weight: 600; white-space: nowrap; } .cards span { color: #5a6472; font-size: .88rem; line-height: 1.35; display: block; }
-.bar { display: inline-block; width: 9rem; height: .7rem; background: #edf0f3; border-radius: 4px; overflow: hidden; margin-right: .6rem; vertical-align: -1px; text-align: left; }
-.bar i { display: block; height: 100%; background: #2f9e57; } .bar.wrong i { background: #d6453d; }
-.share { display: inline-block; width: 3.2rem; } .yes { color: #2f9e57; } .no { color: #d6453d; }
-.query { display: flex; gap: 18px; align-items: center; margin: 1.1rem 0; }
-.query > figure, .strip figure { margin: 0; text-align: center; position: relative; }
-.query > figure img { width: 104px; height: 104px; border: 3px solid #345; }
-.strip { display: flex; align-items: flex-start; gap: 5px; margin: 5px 0; }
-.strip b { width: 4.2rem; font-weight: 400; color: #5a6472; font-size: .85rem; align-self: center; }
-.strip figure img { width: 68px; height: 68px; border: 3px solid #bbb; }
-.strip figure.right img { border-color: #2f9e57; } .strip figure.wrong img { border-color: #d6453d; }
-.strip figure::after { position: absolute; right: 0; top: 0; width: 1.15rem; font-size: .8rem; line-height: 1.15rem;
-  color: #fff; } .strip figure.right::after { content: "✓"; background: #2f9e57; }
-.strip figure.wrong::after { content: "✗"; background: #d6453d; }
-.query img { display: block; object-fit: cover; box-sizing: border-box; border-radius: 3px; } img.pixels { image-rendering: pixelated; }
-.query figcaption { font-size: .72rem; line-height: 1.25; color: #5a6472; max-width: 104px; overflow: hidden;
-  text-overflow: ellipsis; white-space: nowrap; } .strip figcaption { max-width: 68px; }
-figure { margin: 1rem 0; } figure img { max-width: 100%; }
-@media (max-width: 40rem) {
-  table { display: block; overflow-x: auto; } th, td { padding: .35rem .5rem; } td { white-space: nowrap; } .bar { width: 4.5rem; }
-  .query { flex-direction: column; align-items: flex-start; gap: 4px; } .strip { flex-wrap: wrap; } .strip b { width: 100%; }
-}
-"""
+STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+
+# Colours of plots that the style sheet sets, so that they can be told apart in the dark, too.
+RAW, LEARNED, GRID = "#8a94a3", "#1f7a4d", "#d5dae1"
+_VARIABLES = {RAW: "var(--raw)", LEARNED: "var(--learned)", GRID: "var(--grid)",
+              "#000000": "currentColor", "#ffffff": "var(--page)", "#cccccc": "var(--line)"}  # fmt: skip
+_WIDE = 8  # inches; a wider plot has several panels, and scrolls where a page is too narrow
+_NAME_END = 8  # characters of a file name that are never cut: a number and a suffix
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], best: int | None = None) -> str:
@@ -54,12 +35,18 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], best: int | None
         f"<tr{' class=best' if i == best else ''}>{_cells('td', row)}</tr>"
         for i, row in enumerate(rows)
     )
-    return f"<table><tr>{_cells('th', header)}</tr>{body}</table>"
+    head = f"<thead><tr>{_cells('th', header)}</tr></thead>"
+    return f"<div class=table><table>{head}<tbody>{body}</tbody></table></div>"
 
 
 def _cells(tag: str, row: Sequence[Any]) -> str:
-    texts = (cell.html if isinstance(cell, Bar) else html.escape(str(cell)) for cell in row)
+    texts = (cell.html if isinstance(cell, Bar) else _breakable(str(cell)) for cell in row)
     return "".join(f"<{tag}>{text}</{tag}>" for text in texts)
+
+
+def _breakable(text: str) -> str:
+    """Escaped text that may be broken after underscores and slashes, where it is too long."""
+    return re.sub("([_/])", r"\1<wbr>", html.escape(text))
 
 
 class Bar(NamedTuple):
@@ -81,15 +68,60 @@ def cards(numbers: Iterable[tuple[str, str]]) -> str:
 
 
 def figure(plot: Any, alt: str) -> str:
-    """A matplotlib figure as an image inside the page."""
-    buffer = io.BytesIO()
-    plot.savefig(buffer, format="png", dpi=130, bbox_inches="tight")
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<figure><img alt="{html.escape(alt)}" src="data:image/png;base64,{data}"></figure>'
+    """A matplotlib figure as SVG in the page, in the page's colours and font."""
+    from matplotlib import rc_context
+
+    buffer = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": alt}):
+        plot.savefig(buffer, format="svg", transparent=True, bbox_inches="tight",
+                     metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))  # fmt: skip
+    drawn = buffer.getvalue()
+    drawn = drawn[drawn.index("<svg") :]
+    drawn = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r'\s(xmlns(:\w+)?|width|height|version)="[^"]*"', "", drawn, count=5)
+    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)  # the same in each plot
+    drawn = re.sub("|".join(_VARIABLES), lambda found: _VARIABLES[found[0]], drawn)
+    name = html.escape(alt)
+    inches = plot.get_figwidth()
+    width = f"--width:{100 * inches:.0f}px" + (
+        f";--least:{55 * inches:.0f}px" if inches > _WIDE else ""
+    )
+    return f'<figure class=plot style="{width}"><div role=img aria-label="{name}">{drawn}</div></figure>'
 
 
-def picture(pixels: NDArray[np.uint8], title: str = "", css: str = "") -> str:
-    """Grey (H, W) or colour (H, W, 3) pixels as a captioned image inside the page."""
+def figures(drawn: Iterable[tuple[Any, str]]) -> str:
+    """Plots with their descriptions, side by side where there is room."""
+    return f"<div class=plots>{''.join(figure(plot, alt) for plot, alt in drawn)}</div>"
+
+
+class Caption(NamedTuple):
+    """What stands below a picture: its label, the similarity and the file name if known."""
+
+    label: str
+    score: float | None = None
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it on one line."""
+        score = "" if self.score is None else f"{self.score:.3f}"
+        return ", ".join(part for part in (self.label, score, self.name) if part)
+
+    @property
+    def html(self) -> str:
+        """Labels are broken into lines; names are cut in the middle unless enlarged."""
+        parts = [f"<span class=label>{_breakable(self.label)}</span>"] if self.label else []
+        if self.score is not None:
+            parts.append(f"<span>{self.score:.3f}</span>")
+        if self.name:
+            begin, end = (html.escape(self.name[part]) for part in (
+                slice(-_NAME_END), slice(-_NAME_END, None)))  # fmt: skip
+            parts.append(f"<span class=name><i>{begin}</i><i>{end}</i></span>")
+        return f"<figcaption>{''.join(parts)}</figcaption>"
+
+
+def picture(pixels: NDArray[np.uint8], caption: Caption, css: str = "") -> str:
+    """Grey (H, W) or colour (H, W, 3) pixels as a captioned image that can be enlarged."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -97,11 +129,12 @@ def picture(pixels: NDArray[np.uint8], title: str = "", css: str = "") -> str:
     kind = "png" if small else "jpeg"
     Image.fromarray(pixels).save(buffer, format=kind, quality=80)
     data = base64.b64encode(buffer.getvalue()).decode()
-    name = html.escape(title)
+    name = html.escape(caption.text)
     return (
-        f'<figure class="{css}"><img{" class=pixels" if small else ""} alt="{name}" '
-        f'title="{name}" src="data:image/{kind};base64,{data}"><figcaption>{name}</figcaption>'
-        "</figure>"
+        f'<div class=picture><figure class="{css}" popover id="picture">'
+        f'<img{" class=pixels" if small else ""} alt="{name}" src="data:image/{kind};base64,{data}">'
+        f'{caption.html}</figure><button type=button popovertarget="picture" title="{name}" '
+        f'aria-label="enlarge {name}"></button></div>'
     )
 
 
@@ -109,29 +142,40 @@ def strip(
     name: str,
     pictures: Iterable[NDArray[np.uint8]],
     right: Iterable[bool | None],
-    titles: Iterable[str],
+    captions: Iterable[Caption],
 ) -> str:
     """A row of pictures, each marked right or wrong, or not at all for None."""
     marks = {True: "right", False: "wrong", None: ""}
     tags = (
-        picture(p, title, marks[None if ok is None else bool(ok)])
-        for p, ok, title in zip(pictures, right, titles)
+        picture(p, caption, marks[None if ok is None else bool(ok)])
+        for p, ok, caption in zip(pictures, right, captions)
     )
     return f'<div class="strip"><b>{html.escape(name)}</b>{"".join(tags)}</div>'
 
 
-def query(pixels: NDArray[np.uint8], title: str, strips: str) -> str:
+def query(pixels: NDArray[np.uint8], caption: Caption, strips: str) -> str:
     """A query picture, followed by the strips of its neighbours."""
-    return f'<div class="query">{picture(pixels, title)}<div>{strips}</div></div>'
+    return f'<div class="query">{picture(pixels, caption)}<div>{strips}</div></div>'
+
+
+def _numbered(body: str) -> str:
+    """Each picture and its button get an id of their own.
+
+    Escaped text holds no quotes, so no name or label is taken for one.
+    """
+    places = itertools.count(2)
+    return re.sub(
+        '(id|popovertarget)="picture"', lambda m: f'{m[1]}="picture-{next(places) // 2}"', body
+    )
 
 
 def write_page(path: str | os.PathLike[str], title: str, note: str, parts: Iterable[str]) -> None:
     """Write the page atomically."""
     page = (
         f"<!doctype html><html lang=en><meta charset=utf-8>"
-        f"<meta name=viewport content='width=device-width'><title>{html.escape(title)}</title>"
-        f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
-        f"<p class=note>{html.escape(note)}</p>{''.join(parts)}</html>"
+        f"<meta name=viewport content='width=device-width, initial-scale=1'>"
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1>"
+        f"<p class=note>{html.escape(note)}</p>{_numbered(''.join(parts))}</html>"
     )
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")

@@ -74,6 +74,10 @@ class TrainingSettings:
     normalize: bool = _option(False, "Keep the norm of M constant.", "Learner")
     rank: int | None = _option(None, "Limit M to this rank.", "Learner")
     index: str = _option("auto", "auto, exact, cells or a faiss index string.", "Learner")
+    retrieval: str | None = _option(
+        None, "Find neighbours apart from the preprocessed rows: 'given' for the rows as they are, "
+        "or by a preprocessing of its own, such as 'power=0.5,whitening=0.5'.", "Learner",
+    )  # fmt: skip
     ensemble: str | None = _option(
         None, "SL-DE: pca, random, orthonormal, sparse or mixed.", "Ensemble"
     )
@@ -166,6 +170,7 @@ class TrainingSettings:
 
     def check(self) -> None:
         """Raise ValueError for invalid values, before any work is done."""
+        from nearkin.app.retrieval_option import known_retrieval
         from nearkin.ensemble.projections import KINDS
         from nearkin.learning.sampling import RULES
         from nearkin.selection.options import SCORINGS
@@ -189,6 +194,7 @@ class TrainingSettings:
             "whitening": expect.number(0, 1),
             "ensemble": expect.optional(expect.choice(*KINDS)),
             "vote": expect.choice("auto", *VOTES),
+            "retrieval": expect.optional(known_retrieval),
         }
         for name, expectation in expected.items():
             require(name, getattr(self, name), expectation)
@@ -222,6 +228,16 @@ class TrainingSettings:
         return FourierFeatures(
             preprocess, n_features=self.fourier, bandwidth=self.bandwidth, random_state=self.seed
         )
+
+    def search_index(self, shape: tuple[int, int]) -> Any:
+        """What finds neighbours, not fitted: the name of an index, or a retrieval."""
+        if self.retrieval is None:
+            return self.index
+        from nearkin import Retrieval
+        from nearkin.app.retrieval_option import retrieval_transformer
+
+        source = retrieval_transformer(self.retrieval, shape, MAX_COMPONENTS, self.seed)
+        return Retrieval(source, self.index)
 
     def classifier(
         self, shape: tuple[int, int], callback: Any = None, jobs: int = 1, verbose: int = 0
@@ -277,6 +293,6 @@ class TrainingSettings:
             preprocess=self.transformer(shape),
             n_neighbors=final.shortlist or 1,
             vote=vote,
-            index=self.index,
+            index=self.search_index(shape),
             random_state=self.seed,
         )

@@ -1,5 +1,6 @@
 """The paper's Figure 3: a query and its neighbours, before and after learning, as pictures."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -7,16 +8,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearkin.app import report
-from nearkin.images.reading import ImageError, Source, read_window
+from nearkin.images.reading import ImageError, Source, read_colour
 
-SIDE = 96  # pixels of a picture in the page
+SIDE = 256  # pixels of the longer side of an enlarged picture
 
 
 class Picture(NamedTuple):
-    """An image file (or its bytes) and its label."""
+    """An image file (or its bytes), its label, and how similar it is to the query."""
 
     image: Source
     label: str
+    score: float | None = None
+
+    @property
+    def caption(self) -> report.Caption:
+        """What stands below it."""
+        name = "" if isinstance(self.image, bytes) else os.path.basename(os.fspath(self.image))
+        return report.Caption(self.label, self.score, name)
 
 
 def strip_html(
@@ -43,16 +51,16 @@ def strip_html(
             name,
             [_pixels(hit.image) for hit in hits],
             [hit.label == query.label if mark else None for hit in hits],
-            [hit.label for hit in hits],
+            [hit.caption for hit in hits],
         )
         for name, hits in neighbors.items()
     )
-    return report.query(_pixels(query.image), query.label, strips)
+    return report.query(_pixels(query.image), query.caption, strips)
 
 
 def _pixels(source: Source) -> NDArray[np.uint8]:
     try:
-        return read_window(source, (SIDE, SIDE))
+        return read_colour(source, SIDE)
     except ImageError:
         return np.full((SIDE, SIDE, 3), 200, np.uint8)
 

@@ -6,12 +6,21 @@ from typing import Annotated, Any
 import typer
 
 Onnx = Annotated[Path | None, typer.Option(help="ONNX network to use instead of LLC.")]
-Output = Annotated[str | None, typer.Option(help="Output of the network.")]
+Output = Annotated[
+    str | None,
+    typer.Option(help="Output of the network; without it, an error lists them and suggests one."),
+]
 Mean = Annotated[
-    str | None, typer.Option(help="Mean of the network's input, 1 or 3 numbers: 123.7,116.3,103.5.")
+    str | None,
+    typer.Option(
+        help="A pixel v of 0…255 becomes (v - mean) / scale: one number, or three, from the "
+        "network's model card ('mean' and 'std'), times 255 if below 1. Most of torchvision and "
+        "timm: 123.7,116.3,103.5. By default 127, as for EfficientNet-Lite and MobileNet."
+    ),
 ]
 Scale = Annotated[
-    str | None, typer.Option(help="Scale of the network's input, 1 or 3 numbers: 58.4,57.1,57.4.")
+    str | None,
+    typer.Option(help="See --mean. Most of torchvision and timm: 58.4,57.1,57.4. By default 128."),
 ]
 Words = Annotated[int, typer.Option(help="Words of the LLC codebook.")]
 

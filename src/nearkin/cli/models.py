@@ -146,9 +146,12 @@ def evaluate(
     from nearkin.app import assessment, page
     from nearkin.app import plots as plotting
     from nearkin.app.baselines import fit_raw_cosine, measure, parse_baselines
+    from nearkin.app.extras import require_extras
     from nearkin.app.labels import match_labels, read_labelled
 
     selected = parse_baselines(baselines)
+    if report is not None or plots is not None:
+        require_extras("a report", "plots")
     check_output_paths(report)
     trained = load_classifier(model, encoder, names)
     chosen = parse_columns(columns, vector_column, id_column, label_column)
@@ -173,7 +176,8 @@ def evaluate(
         if report is not None:
             title = model.resolve().name if model.is_dir() else model.name
             strips = page.strips_of(trained.model, X, y, trained.names, images, lambda: raw)
-            page.write(report, result, title, result.get("baselines", ()), strips)
+            others = result.get("baselines", ())
+            page.write(report, result, title, others, strips, trained.fit_seconds)
         if plots is not None:
             plotting.save(plots, result)
     emit(result if as_json else _short(result), as_json)

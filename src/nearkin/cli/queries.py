@@ -170,7 +170,10 @@ def search(
     Example: nearkin search runs/birds robin.jpg --report found.html
     """
     from nearkin.app.baselines import fit_raw_cosine
+    from nearkin.app.extras import require_extras
 
+    if report is not None:
+        require_extras("a report of pictures", "images")
     check_output_paths(report)
     trained = load_classifier(model, encoder, names)
     shortlist = min(trained.model.shortlist_length, len(trained.model.labels_))
@@ -215,17 +218,21 @@ def _hits(trained: Any, by: Any, block: Any, n: int) -> list[list[dict[str, Any]
 
 
 def _print(results: list[dict[str, Any]]) -> None:
+    """One line per hit: its similarity, its label, and its name, id or row."""
     for result in results:
         typer.echo(f"query {result['query']}")
         for kind, title in TITLES.items():
             if kind in result:
-                hits = (f"{_shown(hit)}:{hit['label']}" for hit in result[kind])
-                typer.echo(f"  {title:<10} {'  '.join(hits)}")
+                typer.echo(f"  {title}")
+                width = max((len(str(hit["label"])) for hit in result[kind]), default=0)
+                for hit in result[kind]:
+                    label = str(hit["label"])
+                    typer.echo(f"    {hit['similarity']:>7.3f}  {label:<{width}}  {_shown(hit)}")
 
 
 def _shown(hit: dict[str, Any]) -> Any:
     known = (hit.get(key) for key in ("name", "id"))
-    return next((name for name in known if name is not None), hit["row"])
+    return next((name for name in known if name is not None), f"row {hit['row']}")
 
 
 def _write_report(path: Path, results: list[dict[str, Any]], names: list[str] | None) -> None:
@@ -234,15 +241,22 @@ def _write_report(path: Path, results: list[dict[str, Any]], names: list[str] | 
             "--report shows pictures: give images as queries, and a run folder or --names FILE"
         )
     from nearkin.app import report
+    from nearkin.app.page import ENLARGE, LISTS
     from nearkin.app.strips import Picture, strip_html
 
     strips = [
         strip_html(
-            Picture(result["query"], Path(result["query"]).name),
-            {title: [Picture(hit["name"], str(hit["label"])) for hit in result[kind]]
-             for kind, title in TITLES.items() if kind in result},
+            Picture(result["query"], ""),
+            {title: [Picture(hit["name"], str(hit["label"]), hit["similarity"])
+                     for hit in result[kind]]
+             for kind, title in LISTS.items() if kind in result},
             mark=False,
         )
         for result in results
     ]  # fmt: skip
-    report.write_page(path, "Most similar images", f"{len(results)} queries", strips)
+    count = "One query" if len(results) == 1 else f"{len(results):,} queries"
+    note = (
+        f"{count}. Below a picture are its class, its similarity to the query, on the scale of its "
+        f"list, and the name of its file. {ENLARGE}"
+    )
+    report.write_page(path, "Most similar images", note, strips)

@@ -7,17 +7,20 @@ the missing ones.
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
+from nearkin.ensemble.projections import Fixed
 from nearkin.io.fingerprint import Fingerprint
-from nearkin.io.run_folder import RunFolder
+from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.io.safetensors import Stream
 from nearkin.learning.holdout import HoldOut
-from nearkin.native.blas import project_rows
+from nearkin.learning.trainer import TINY
+from nearkin.native.blas import multiply_into, project_rows, serial_blas
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.preprocessing.pca import row_blocks
@@ -76,6 +79,21 @@ class Members:
         for n in self.finished():  # a worker may have died before it did so
             self.folder.sub(_unfinished(n)).discard()
 
+    def collect(self, model: Any) -> None:
+        """Give an ensemble its finished members, and drop the projections of the others."""
+        read = {n: found for n in range(self.count) if (found := self.read(n)) is not None}
+        model.projections_ = [model.projections_[n] for n in read]
+        model.energies_ = [model.energies_[n] for n in read if n < len(model.energies_)]
+        model.members_, accuracies, model.histories_ = map(list, zip(*read.values()))
+        mean = float(np.mean(accuracies))
+        model.weights_ = [accuracy / mean for accuracy in accuracies]
+
+
+def place_for_members(folder: Any) -> AbstractContextManager[RunFolder]:
+    """Where members are kept: for good, or until they are collected."""
+    given = as_run_folder(folder)
+    return nullcontext(given) if given.durable else RunFolder.temporary()
+
 
 def _member(n: int) -> str:
     return f"member-{n:04d}"
@@ -87,13 +105,6 @@ def _rows(n: int) -> str:
 
 def _unfinished(n: int) -> str:
     return f"unfinished-{n:04d}"
-
-
-def mean_squared_length(X: Array, P: Array) -> float:
-    """Of the rows of ``X Pᵀ``, from a sample: it only sets the unit of the step size."""
-    sample = X[np.linspace(0, len(X) - 1, min(_SAMPLE, len(X))).astype(int)]
-    sample = project_rows(sample, P)
-    return float(np.einsum("nd,nd->n", sample, sample).mean(dtype=np.float64))
 
 
 def _projected(X: Array, P: Array) -> Iterator[Array]:
@@ -163,3 +174,50 @@ def matrix_of(learner: Any) -> Array:
         f"learner={type(learner).__name__} has neither matrix_ nor components_ after fit; a "
         "learner of the ensemble must yield one of them"
     )
+
+
+def collapsed(model: Any, D: int) -> Array:
+    """The members of an ensemble as one matrix, Σ weight · PᵀMP."""
+    total = np.zeros((D, D), np.float32)
+    with serial_blas():
+        for P, M, weight in zip(model.projections_, model.members_, model.weights_):
+            matrix = P.matrix()
+            half = np.empty_like(matrix)
+            multiply_into(half, np.ascontiguousarray(M), matrix)
+            multiply_into(total, matrix, half, scale=weight, keep=1, left_transposed=True)
+    return total
+
+
+def check_projections(model: Any, rows: Array) -> None:
+    """Refuse a projection that leaves nothing of any row, before other members are learned."""
+    for n, P in enumerate(model.projections_):
+        if isinstance(P, Fixed) and _vanishes(rows, P.rows):
+            raise ValueError(_about_nothing(model, n))
+
+
+def _about_nothing(model: Any, n: int) -> str:
+    if not isinstance(model.projection, str):
+        return f"projection[{n}] makes every row of X zero; leave it out, or give another"
+    d = len(model.projections_[n].matrix())
+    return (
+        f"PCA block {n + 1} of {len(model.energies_)} holds nothing of X: the rows that it was "
+        f"found from vary in fewer directions; use n_members={max(n, 1)} with n_components={d},"
+        " or less of either"
+    )
+
+
+def _vanishes(rows: Array, P: Array) -> bool:
+    """Whether the projected rows are so short that their squares are zero."""
+    if mean_squared_length(rows, P) > TINY:  # of a sample: enough in nearly all cases
+        return False
+    total = sum(
+        float(np.square(block @ P.T).sum(dtype=np.float64)) for _, block in row_blocks(rows)
+    )
+    return total / len(rows) <= TINY
+
+
+def mean_squared_length(X: Array, P: Array) -> float:
+    """Of the rows of ``X Pᵀ``, from a sample: it only sets the unit of the step size."""
+    sample = X[np.linspace(0, len(X) - 1, min(_SAMPLE, len(X))).astype(int)]
+    sample = project_rows(sample, P)
+    return float(np.einsum("nd,nd->n", sample, sample).mean(dtype=np.float64))

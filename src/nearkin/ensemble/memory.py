@@ -2,9 +2,20 @@
 
 from typing import Any
 
+from joblib import cpu_count
+
 from nearkin.learning.blocks import BLOCK
-from nearkin.learning.memory import DEGREE, ROW_BYTES, fit_bytes, quantized_bytes
+from nearkin.learning.memory import (
+    DEGREE,
+    ROW_BYTES,
+    fit_bytes,
+    listed,
+    quantized_bytes,
+    with_preparation,
+)
+from nearkin.learning.training_data import TrainingData
 from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, partition_bytes
+from nearkin.validation import memory
 from nearkin.validation.memory import Stages
 
 
@@ -41,3 +52,27 @@ def ensemble_bytes(
     total = shared + 8 * dims**2 + 4 * members * width**2
     stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width + copy if joint else 0)
     return stages
+
+
+def check_ensemble(model: Any, data: TrainingData, durable: bool) -> None:
+    """Refuse a fit of SL-DE that does not fit into memory."""
+    (n, D), neighbors = data.rows.shape, data.neighbors
+    given = not isinstance(model.projection, str)
+    members = len(model.projection) if given else int(model.n_members)  # no uint8, which is short
+    width = max(map(len, model.projection)) if given else model.n_components
+    width = int(width or max(1, D // members))
+    k = min(model.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
+    jobs = min(members, cpu_count() if (model.n_jobs or 1) < 0 else model.n_jobs or 1)
+    quantizes = getattr(model._prototype, "_quantizes", None)
+    stages = ensemble_bytes(
+        n, D, k, width=width, members=members, jobs=jobs, joint=model.joint_epochs > 0,
+        local=model._local, quantized=bool(quantizes and quantizes(n, width)),
+        index=model.index, ready_lists=neighbors is not None,
+    )  # fmt: skip
+    if model.prepare is not None:
+        stages = with_preparation(stages, n, D, durable)
+    if model.own_neighbors:  # every worker searches in its own columns
+        own = max(fit_bytes(n, width, k, index=model.index).values())
+        stages = {"members": stages["members"] + jobs * own}
+    advice = f"lower n_neighbors={k}, n_components={width}, n_members={members} or n_jobs={jobs}"
+    memory.check(f"an ensemble on {n} rows of {D} columns", stages, advice)

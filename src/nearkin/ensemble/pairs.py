@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.learning.pair_choice import choose_rounds
 from nearkin.learning.pair_trainer import impostors, search
 from nearkin.learning.pairs import Judgements, Visits, stacked
 from nearkin.neighbors.search import NeighborIndex
 
 Array = NDArray[np.float32]
+
+ROUNDS = 2
 
 
 @dataclass
@@ -39,3 +42,23 @@ class EnsembleRounds:
         labels = np.arange(len(self.rows)) % 2  # the graph alone says what is of a kind
         self.ensemble.fit(self.rows, labels, neighbors=hoods)
         self.learned, self.rounds = self.ensemble.matrix_, self.rounds + 1
+
+
+def fit_rounds(model: Any, queries: Array, documents: Array, judged: Judgements, seed: int) -> None:
+    """Choose the number of rounds on held-out queries, take them, and leave the result in `model`.
+
+    `model` is an SLDE; the ensembles of the rounds are copies that take rows as they are.
+    """
+
+    def make(queries: Array, documents: Array, judged: Judgements, _: float) -> EnsembleRounds:
+        ensemble = model.unprepared().set_params(random_state=seed)
+        return EnsembleRounds(queries, documents, judged, ensemble, seed)
+
+    choice = choose_rounds(queries, documents, judged, make, (1.0,), ROUNDS, seed)
+    final = make(queries, documents, judged, 1.0)
+    while final.rounds < choice.rounds:
+        final.round()
+    fitted = {k: v for k, v in vars(final.ensemble).items() if k.endswith("_")}
+    none: dict[str, Any] = {"members_": [], "projections_": [], "weights_": []}
+    vars(model).update(none | fitted | {"matrix_": final.learned, "preparation_": None})
+    model.pair_choice_ = choice._asdict()

@@ -6,7 +6,6 @@ keep lengths on average. Random ones are described by their seed and made when t
 two hundred of them would not fit in memory.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from nearkin.native.blas import serial_blas
 from nearkin.preprocessing import pca
 from nearkin.validation import expect
+from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import checked
 
 Array = NDArray[np.float32]
@@ -132,9 +132,8 @@ def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple
             f"directions, but X has n_features={D}; lower one of them or use projection='random'"
         )
     if made < n_members:
-        warnings.warn(
-            f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used",
-            stacklevel=6,
+        warn_caller(
+            f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used"
         )
     return d, made
 

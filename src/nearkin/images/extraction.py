@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin.images.folder import ImageFolder, sources_of
@@ -21,6 +21,7 @@ from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.native.threads import limited_libraries
 from nearkin.validation import expect
+from nearkin.validation.containers import in_container
 from nearkin.validation.parameters import checked
 
 Failed: TypeAlias = list[tuple[str, str]]  # path, reason
@@ -41,7 +42,10 @@ class UnreadableImages(ValueError):
         super().__init__("\n".join([text, *shown]))
 
 
-class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class ImageEncoder(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC,
+    auto_wrap_output_keys=None,  # type: ignore[call-arg]
+):  # fmt: skip
     """An estimator that turns images into rows of features; a base class.
 
     Attributes
@@ -59,6 +63,11 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=N
     @abstractmethod
     def chunk_shape(self) -> tuple[int, int]:
         """Images that a worker takes at a time, and the length of a feature vector."""
+
+    @property
+    def _n_features_out(self) -> int:
+        """Length of a feature vector, for the names of its entries."""
+        return self.chunk_shape()[1]
 
     @abstractmethod
     def inputs(self) -> dict[str, Any]:
@@ -132,7 +141,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=N
             self.failed_ = [(name_of(sources[row]), failures[row]) for row in sorted(failures)]
             _report(self.failed_, len(sources), on_error, kept=run.durable)
             store.finish(failures)
-        return store.rows
+        return in_container(self, store.rows, images)
 
 
 def name_of(source: Source) -> str:

@@ -76,8 +76,9 @@ class ImageFolder:
         if not rows:
             raise ValueError(
                 f"root={str(root)!r}: no images in its {len(found_classes)} sub-folders "
-                f"({loose} directly in it); expected root/class/image with one of the suffixes "
-                f"{' '.join(SUFFIXES)}. For other layouts list the files: ImageFolder.from_csv"
+                f"({loose} directly in it); expected a sub-folder for each class, with images "
+                f"({' '.join(SUFFIXES)}). For other layouts list the files in a CSV of path,label: "
+                "ImageFolder.from_csv, or 'nearkin features list.csv'"
             )
         _warn_of_ignored([name for name, paths in found_classes.items() if not paths], loose)
         self._set(rows)
@@ -162,7 +163,8 @@ def sources_of(images: "ImageFolder | Sequence[Source]") -> list[Source]:
             f"images={str(images)[:80]!r} is a single path: pass ImageFolder(path) for a folder, "
             "or a list of paths"
         )
-    sources = list(images) if isinstance(images, Iterable) else [images]
+    found: Any = images
+    sources = list(found) if isinstance(found, Iterable) else [found]
     for source in sources:
         if not isinstance(source, str | os.PathLike | bytes):
             raise TypeError(

@@ -16,6 +16,7 @@ from nearkin.images.reading import ImageError, Source, read_window
 from nearkin.images.store import Failures
 from nearkin.io.fingerprint import TextDigest
 from nearkin.validation import expect
+from nearkin.validation.extras import missing_extra
 from nearkin.validation.parameters import Table, check_parameters
 
 Floats = NDArray[np.float32]
@@ -24,6 +25,10 @@ LAYOUTS = {"NCHW": (1, 2, 3), "NHWC": (3, 1, 2)}  # places of channel, height, w
 MODES = {1: "L", 3: "RGB"}
 TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
 
+
+# Parts of the names of outputs
+DESCRIPTORS = ("feature", "embed", "descriptor", "pool")
+SCORES = ("logit", "prob", "softmax", "class", "score")
 
 _SIDE = expect.whole(1, 65_535)
 
@@ -213,7 +218,7 @@ class OnnxEncoder(ImageEncoder):
         fixed = isinstance(shape[0], int) and shape[0] > 0
         return Signature(
             input=inputs[0].name,
-            output=_output([node.name for node in session.get_outputs()], self.output),
+            output=_output(session.get_outputs(), self.output),
             layout=layout,
             mode=MODES[channel if isinstance(channel, int) else 3],
             size=_size((height, width), self.size),
@@ -233,7 +238,7 @@ def _session(path: str, modified: int) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise ImportError("OnnxEncoder needs onnxruntime: pip install 'nearkin[onnx]'") from error
+        raise missing_extra("OnnxEncoder", "onnxruntime", "onnx") from error
     options = onnxruntime.SessionOptions()
     # One thread: the processes are the parallelism.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -243,12 +248,34 @@ def _session(path: str, modified: int) -> Any:
         raise ValueError(f"model={path!r} cannot be loaded as an ONNX network: {error}") from error
 
 
-def _output(names: list[str], wanted: str | None) -> str:
+def _output(nodes: Sequence[Any], wanted: str | None) -> str:
+    names = [node.name for node in nodes]
     if wanted is None and len(names) == 1:
         return names[0]
-    if wanted not in names:
-        raise ValueError(f"output={wanted!r}: the network's outputs are {', '.join(names)}")
-    return wanted
+    if wanted is not None and wanted in names:
+        return wanted
+    shown = ", ".join(f"{node.name} ({_shape_text(node.shape)})" for node in nodes)
+    best = _descriptor(nodes)
+    raise ValueError(
+        f"output={wanted!r} must name one of the network's outputs, {shown}; "
+        f"output={best!r} (--output {best}) looks most like a descriptor"
+    )
+
+
+def _shape_text(shape: Sequence[Any]) -> str:
+    return "×".join(str(side) if isinstance(side, int) else "N" for side in shape) or "a number"
+
+
+def _descriptor(nodes: Sequence[Any]) -> str:
+    """The output to suggest: named like features, not like class scores, and a vector an image."""
+
+    def merit(node: Any) -> tuple[bool, bool, bool, int]:
+        name = node.name.lower()
+        width = node.shape[-1] if node.shape and isinstance(node.shape[-1], int) else 0
+        named = any(word in name for word in DESCRIPTORS)
+        return named, not any(word in name for word in SCORES), len(node.shape) == 2, width
+
+    return str(max(nodes, key=merit).name)
 
 
 def _layout(shape: Sequence[int | str | None], wanted: str | None) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.validation import expect
+from nearkin.validation.extras import missing_extra
 from nearkin.validation.parameters import checked
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def read_grey(source: Source, max_side: int | None = None) -> NDArray[np.uint8]:
 
 @checked(max_side=expect.optional(expect.whole(1)))
 def read_colour(source: Source, max_side: int | None = None) -> NDArray[np.uint8]:
-    """Decode to red, green and blue, H×W×3; shrunk as `read_grey` does."""
+    """Decode to colour, H×W×3; the longer side is shrunk to `max_side`, never enlarged."""
     return _read(source, "RGB", max_side, lambda image: _shrink(image, max_side))
 
 
@@ -78,7 +79,7 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("reading images needs Pillow: pip install 'nearkin[images]'") from error
+        raise missing_extra("reading images", "Pillow", "images") from error
     return Image
 
 

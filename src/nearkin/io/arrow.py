@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nearkin.io.arrays import RATIO, SMALL
 from nearkin.io.batches import BatchTable, collect
 from nearkin.io.tables import Columns, Dataset
+from nearkin.validation.extras import missing_extra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +32,7 @@ def read_ipc(path: Path, columns: Columns) -> Dataset:
 
 def read_stream(table: Any, columns: Columns) -> Dataset:
     """Rows, labels and ids of an object with ``__arrow_c_stream__``, or of a Hugging Face one."""
-    pa = _pyarrow("tables in memory")
+    pa = _pyarrow("reading tables in memory")
     if hasattr(table, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(table)
         schema, batches = reader.schema, iter(reader)
@@ -62,7 +63,7 @@ def _pyarrow(what: str) -> Any:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
-        raise ImportError(f"{what} need pyarrow: pip install 'nearkin[parquet]'") from None
+        raise missing_extra(what, "pyarrow", "parquet") from None
     return pyarrow
 
 
@@ -103,7 +104,7 @@ def _open_ipc(pa: Any, path: Path) -> BatchTable:
 def _read_file(
     path: Path, columns: Columns, kind: str, open_: Callable[[Any, Path], BatchTable]
 ) -> Dataset:
-    library = _pyarrow(f"{kind} files")
+    library = _pyarrow(f"reading {kind} files")
 
     def whole(make: Callable[[], Any]) -> Any:
         try:

@@ -55,7 +55,7 @@ class Marker:
         inputs = [text for made_from in self.inputs.values() for text in made_from.values()]
         versions = [version for known in self.files.values() for version in known]
         return (
-            isinstance(self.seed, int)
+            all(isinstance(number, int) for number in [self.seed])
             and all(isinstance(text, str) for text in [*texts, *inputs])
             and all({"sha256", "inputs", "confirmed"} <= version.keys() for version in versions)
         )

@@ -57,6 +57,7 @@ CLASSES = {
     "Constraint": "nearkin.learning.constraints",
     "Selection": "nearkin.selection.options",
     "Execution": "nearkin.learning.execution",
+    "Retrieval": "nearkin.neighbors.retrieval",
     "Fixed": "nearkin.ensemble.projections",
     "Random": "nearkin.ensemble.projections",
 }
@@ -142,8 +143,10 @@ def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         }}  # fmt: skip
     if isinstance(value, np.ndarray):
         if safetensors.can_hold(value.dtype):
-            arrays[name] = value
-            return {"array": name}
+            # A parameter and a fitted part may share one: it is written once.
+            known = next((other for other, array in arrays.items() if array is value), name)
+            arrays[known] = value
+            return {"array": known}
         return {"values": _values(value, name), "dtype": value.dtype.str}
     if isinstance(value, np.generic):
         value = value.item()
@@ -154,6 +157,11 @@ def _describe(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {"tuple" if isinstance(value, tuple) else "list": items}
     if isinstance(value, _PLAIN):
         return value
+    if inspect.isroutine(value):
+        raise TypeError(
+            f"{name} is a function, whose code a nearkin file cannot hold; as the source of a "
+            "Retrieval give a transformer or vectors, or keep lists and fit with neighbors="
+        )
     raise TypeError(
         f"{name or 'model'} is a {kind}, which a nearkin file cannot hold; models of nearkin's own "
         "parts can be saved"

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io.atomic import atomic_write
+from nearkin.validation.extras import missing_extra
 
 Array = NDArray[np.float32]
 
@@ -35,7 +36,7 @@ def _onnx() -> Any:
         import onnx
         import onnx.compose
     except ImportError:
-        raise ImportError("ONNX files need the package onnx: pip install 'nearkin[onnx]'") from None
+        raise missing_extra("an ONNX file", "onnx", "onnx") from None
     return onnx
 
 

@@ -209,10 +209,16 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 def _system_lock() -> Callable[[int], Any]:
     """A function that locks an open file without waiting."""
-    try:
+    with suppress(ImportError):
         import fcntl
-    except ImportError:  # Windows
-        import msvcrt  # type: ignore[import-not-found, unused-ignore]
+
+        return lambda file: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with suppress(ImportError):
+        import msvcrt  # Windows
 
         return lambda file: msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
-    return lambda file: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return _no_lock
+
+
+def _no_lock(_: int) -> None:
+    raise OSError(errno.ENOSYS, "no locks in this Python")

@@ -11,8 +11,10 @@ from nearkin.learning.holdout import HoldOut
 from nearkin.neighborhoods import NeighborLists
 from nearkin.voting.choice import Ballot, choose
 from nearkin.voting.class_means import class_means
+from nearkin.voting.database import class_scores, voter_novelty, voter_scores
 from nearkin.voting.novelty import threshold
 from nearkin.voting.parts import learn, learns_from_labels
+from nearkin.voting.preparation import check_unlabelled
 
 Array = NDArray[np.float32]
 
@@ -25,8 +27,8 @@ def calibrate_on(model: Any, X: ArrayLike, y: ArrayLike) -> None:
     truth = np.minimum(truth, len(model.classes_) - 1)
     if (model.classes_[truth] != np.asarray(y)).any():
         raise ValueError("calibration holds labels that y does not; use labels that y has")
-    queries = model.prepared(X)
-    _choose(model, queries, model._shortlist(queries), truth, model.class_means_)
+    given, queries = model._queries(X)
+    _choose(model, queries, model._shortlist(given, queries), truth, model.class_means_)
 
 
 def calibrate_held_out(
@@ -63,6 +65,7 @@ def calibrate_held_out(
 
 
 def _check(model: Any, fitted: bool) -> None:
+    check_unlabelled(model.index, "vote='auto' chooses on held-out rows")
     if learns_from_labels(model.preprocess_):
         raise ValueError(
             f"vote='auto' cannot choose after {type(model.preprocess_).__name__}, which has "
@@ -82,11 +85,11 @@ def _choose(
 ) -> None:
     """Choose on queries whose labels are known."""
     ballot = Ballot(
-        model._scores(queries, voters),
+        voter_scores(model, queries, voters),
         model.labels_[voters],
         truth,
         len(model.classes_),
-        class_scores=model._class_scores(queries, means),
+        class_scores=class_scores(model, queries, means),
     )
     model.vote_, _, model.calibration_accuracy_ = choose(ballot)
-    model.novelty_threshold_ = threshold(model._novelty(queries, voters))
+    model.novelty_threshold_ = threshold(voter_novelty(model, queries, voters))

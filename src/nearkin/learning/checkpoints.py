@@ -46,6 +46,14 @@ class TrainingState:
             self.best_matrix, self.best_epochs = learner.learned.copy(), learner.epochs
         self.stopped = tol > 0 and self.since_best >= PATIENCE
 
+    def check_epochs(self, most: int, folder: RunFolder) -> None:
+        """Refuse a state, perhaps of a checkpoint, that is beyond the last epoch."""
+        if self.done > most:
+            raise ValueError(
+                f"max_epochs={most}, but folder={str(folder.path)!r} holds a fit of {self.done} "
+                "epochs; raise max_epochs, or give another folder"
+            )
+
 
 class CheckpointWriter:
     """Writes the trainer and its state to a run folder, and restores them."""

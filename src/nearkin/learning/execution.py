@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from nearkin.native.vectors import CACHE_BYTES
-from nearkin.neighbors.base import known_index
+from nearkin.neighbors.retrieval import Retrieval, known_retrieval
 from nearkin.validation import expect
 from nearkin.validation.parameters import ParameterGroup, Table
 
@@ -32,8 +32,9 @@ class Execution(ParameterGroup):
         error bound leaves a choice, and M stays the same to the last bit; for other rules it is an
         approximation. ``"auto"``: where M stays the same and the copy is no larger than eight
         matrices.
-    index : str
-        How neighbours are found: see `nearkin.neighbors.nearest`.
+    index : str or Retrieval
+        How neighbours are found: see `nearkin.neighbors.nearest`. In the space which is learned on,
+        or by a `nearkin.Retrieval` of its own.
     refresh : int
         Learn so many times again, with neighbours searched anew under what was learned, by dot
         product, beside the plain ones: for an index that is searched as a whole. With early
@@ -49,7 +50,7 @@ class Execution(ParameterGroup):
 
     order: Order = "random"
     quantize: bool | Literal["auto"] = "auto"
-    index: str = "auto"
+    index: str | Retrieval = "auto"
     refresh: int = 0
     hub_limit: float | None = 10.0
     verbose: int = 0
@@ -58,7 +59,7 @@ class Execution(ParameterGroup):
     PARAMETERS: ClassVar[Table] = {
         "order": expect.choice(*ORDERS),
         "quantize": expect.either(expect.flag, expect.choice("auto")),
-        "index": known_index,
+        "index": known_retrieval,
         "refresh": expect.whole(0, 10),
         "hub_limit": expect.optional(expect.number(1)),
         "verbose": expect.verbosity,

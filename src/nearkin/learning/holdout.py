@@ -14,8 +14,9 @@ from scipy import sparse
 from nearkin.native.blas import multiply_into
 from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
+from nearkin.validation.caller import warn_caller
 from nearkin.voting.choice import Ballot, ChosenVote, choose
-from nearkin.voting.lists import padded
+from nearkin.voting.lists import lists_of
 
 Array = NDArray[np.float32]
 
@@ -91,6 +92,26 @@ class HoldOut:
         return sparse.csr_array((graph.data[keep], graph.indices[keep], indptr), shape=graph.shape)
 
 
+def validation_rows(
+    neighbors: NeighborLists, labels: NDArray[np.integer], fraction: float, seed: int
+) -> HoldOut:
+    """The rows that early stopping judges on: a share of them, or none."""
+    if not fraction:
+        return HoldOut.none(len(labels))
+    if labels.ndim == 2:
+        raise ValueError(
+            f"validation_fraction={fraction} judges by votes for one label a row, and y has "
+            "several; give validation_fraction=0"
+        )
+    holdout = HoldOut.draw(neighbors, labels, fraction, np.random.default_rng(seed))
+    if not holdout:
+        warn_caller(
+            f"validation_fraction={fraction} of classes this small holds no row out, so all "
+            "epochs are run; raise it or give more rows a class"
+        )
+    return holdout
+
+
 def held_out(
     labels: NDArray[np.integer], fraction: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
@@ -127,11 +148,3 @@ def sample(labels: NDArray[np.integer], most: int, rng: np.random.Generator) -> 
     order = np.lexsort((rng.random(n), labels))  # by class, in random order within
     places = (np.arange(most) + rng.random()) * n / most
     return np.sort(order[places.astype(np.int64)])
-
-
-def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDArray[np.int32]:
-    """The neighbours of `rows` but themselves as an array, padded with −1."""
-    array = isinstance(neighbors, np.ndarray)
-    lists = padded((neighbors if array else as_graph(neighbors, n))[rows])
-    lists[lists == rows[:, None]] = -1  # a row must not vote for itself
-    return lists

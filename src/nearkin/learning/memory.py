@@ -8,16 +8,19 @@ elsewhere; what counts is the process's own memory. The bytes were measured
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin.learning.blocks import BLOCK
+from nearkin.learning.training_data import TrainingData
 from nearkin.native.intrinsics import CACHE_LINE
 from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, search_bytes
+from nearkin.neighbors.retrieval import index_description
 from nearkin.preprocessing.pca import BLOCK_BYTES, MAX_EIGH_SIZE
 from nearkin.validation import memory
 from nearkin.validation.memory import Stages
-from nearkin.voting.parts import is_fitted
+from nearkin.validation.parameters import is_fitted
 from nearkin.voting.preparation import width_of
 from nearkin.voting.votes import as_vote
 
@@ -92,7 +95,44 @@ def classifier_bytes(
     return stages
 
 
-def check_classifier(X: Any, parts: Any, index: str, ready_lists: bool) -> None:
+def check_fit(model: Any, data: TrainingData, kept: bool) -> None:
+    """Refuse a fit of SL-NE that does not fit into memory; a folder may keep rows on disk."""
+    (n, D), neighbors = data.rows.shape, data.neighbors
+    k = min(model.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
+    k = min((1 + model._execution.refresh) * k, n - 1) or 1
+    stages = fit_bytes(
+        n, D, k, index=model.index, ready_lists=neighbors is not None,
+        early_stopping=model.validation_fraction > 0, average=model.average,
+        spectral=model._constraint.spectral, quantized=model._quantizes(n, D),
+    )  # fmt: skip
+    if isinstance(neighbors, Neighborhoods):
+        del stages["graph"]
+    vectors = 0 if kept or neighbors is not None else retrieval_bytes(model._execution.index, n, D)
+    stages = {stage: size + vectors for stage, size in stages.items()}
+    advice = f"lower n_neighbors={k}"
+    if model.prepare is not None:
+        stages = with_preparation(stages, n, D, kept)
+        advice += ", give folder=…, which keeps the prepared rows on disk"
+    if "neighbours" in stages:
+        advice += ", find neighbours with nearkin.neighbors.nearest(folder=…), kept on disk"
+    memory.check(
+        f"a fit on {n} rows of {D} columns", stages, f"{advice}, or learn an ensemble (SLDE)"
+    )
+
+
+def check_extended(model: Any, seen: Any, rows: NDArray[np.float32]) -> None:
+    """Refuse rows that, added to those that a model has `seen`, do not fit into memory."""
+    n, D = len(seen.rows) + len(rows), rows.shape[1]
+    k = model.n_neighbors
+    if len(seen.rows) and seen.neighbors is not None:
+        k = max(k, listed(seen.neighbors, len(seen.rows)))
+    stages = fit_bytes(n, D, k, index="exact", quantized=model._quantizes(n, D))
+    stages = {name: size + 4 * n * D for name, size in stages.items()}
+    advice = "lower n_neighbors, or fit on a memory map of all rows with warm_start=True"
+    memory.check(f"partial_fit, which copies all {n} rows,", stages, advice)
+
+
+def check_classifier(X: Any, parts: Any, index: Any, ready_lists: bool) -> None:
     """Refuse a classifier's fit that does not fit into memory; `parts` is what it is made of."""
     shape: tuple[Any, ...] = getattr(X, "shape", None) or ()
     if len(shape) != 2 or 0 in shape:  # lists, and what is refused
@@ -104,9 +144,12 @@ def check_classifier(X: Any, parts: Any, index: str, ready_lists: bool) -> None:
     k = max(parts.n_neighbors, near if learns and isinstance(near, int) else 0)
     searches = learns or parts.vote == "auto" or as_vote(parts.vote).csls > 0
     stages = classifier_bytes(
-        n, D, dims, max(1, min(k, n - 1)), index=index, ready_lists=ready_lists or not searches,
-        preprocess=parts.preprocess is not None, learns=learns,
+        n, D, dims, max(1, min(k, n - 1)), index=index_description(index),
+        ready_lists=ready_lists or not searches, preprocess=parts.preprocess is not None,
+        learns=learns,
     )  # fmt: skip
+    vectors = retrieval_bytes(index, n, D)
+    stages = {stage: size + vectors for stage, size in stages.items()}
     if parts.preprocess is None:
         memory.check_conversion(X)
     advice = f"lower n_neighbors={k}, or fit on a memory map: np.load(path, mmap_mode='r')"
@@ -123,6 +166,13 @@ def with_preparation(stages: Stages, rows: int, columns: int, kept: bool) -> Sta
     copy = 0 if kept else 4 * rows * columns
     prepared = {stage: size + copy for stage, size in stages.items()}
     return {"preparation": copy + pca_bytes(rows, columns, min(rows, columns))} | prepared
+
+
+def retrieval_bytes(index: Any, rows: int, columns: int) -> int:
+    """Bytes of the vectors that a retrieval, if the index is one, makes of rows."""
+    if isinstance(index, str) or index.kind != "transformer" or index.source is None:
+        return 0
+    return 4 * rows * width_of(index.source, rows, columns)
 
 
 def pca_bytes(rows: int, columns: int, dims: int) -> int:

@@ -1,6 +1,5 @@
 """A fit from judgements: preparation, the choice on held-out queries, the rounds that are kept."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from nearkin.learning.pairs import Judgements, check_pairs_memory, start_matrix
 from nearkin.learning.sampling import Softmax
 from nearkin.learning.trainer import Hyperparameters
 from nearkin.native.blas import serial_blas
+from nearkin.validation.caller import warn_caller
 from nearkin.voting.preparation import applied, prepared
 
 Array = NDArray[np.float32]
@@ -108,9 +108,8 @@ class PairFit:
             if not trainer.rounds:
                 raise
             model.interrupted_ = True
-            warnings.warn(
-                f"interrupted: M is that of {trainer.rounds} of {int(choice.rounds)} rounds",
-                stacklevel=5,
+            warn_caller(
+                f"interrupted: M is that of {trainer.rounds} of {int(choice.rounds)} rounds"
             )
         model.matrix_, model.n_epochs_ = trainer.learned, trainer.rounds
         model.t_ = trainer.rounds * len(trainer.visits.query)

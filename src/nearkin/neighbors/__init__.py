@@ -12,6 +12,7 @@ list; a back end only has to propose candidates.
 """
 
 from nearkin.neighbors.base import Index, register
+from nearkin.neighbors.retrieval import Retrieval
 from nearkin.neighbors.search import NeighborIndex, nearest, recall
 
-__all__ = ["Index", "NeighborIndex", "nearest", "recall", "register"]
+__all__ = ["Index", "NeighborIndex", "Retrieval", "nearest", "recall", "register"]

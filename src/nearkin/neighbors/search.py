@@ -6,7 +6,6 @@ that were found, whatever the back end computes with.
 """
 
 import os
-import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -31,6 +30,7 @@ from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, query_neighbors, row
 from nearkin.neighbors.shards import SHARD_ROWS, nearest_in_shards
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows
+from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import checked, require
 
 __all__ = ["EXACT_ROWS", "NeighborIndex", "nearest", "recall"]
@@ -91,7 +91,7 @@ def nearest(
         raise ValueError("folder= keeps the lists of the rows of X themselves; leave out queries")
     rows = as_rows(X, "X")
     vectors = _queries(queries, rows)
-    _check_k(k, len(rows), exclude_self=vectors is None)
+    check_k(k, len(rows), exclude_self=vectors is None)
     if place.durable:
         jobs = min(effective_n_jobs(n_jobs), -(-len(rows) // SHARD_ROWS))
         check_search(rows.shape, k, index, min(len(rows), SHARD_ROWS), jobs)
@@ -156,8 +156,17 @@ class NeighborIndex:
     def nearest(self, k: int, queries: ArrayLike | None = None, verbose: int = 0) -> Neighbors:
         """The `k` nearest rows of each query, or of each row but itself."""
         vectors = _queries(queries, self.rows)
-        _check_k(k, len(self.rows), exclude_self=vectors is None)
+        check_k(k, len(self.rows), exclude_self=vectors is None)
         return _search(self._back_end, self.rows, vectors, k, verbose)
+
+
+def index_of(
+    rows: Array, index: IndexDescription, kept: Mapping[str, NDArray[Any]] | None
+) -> NeighborIndex:
+    """The index of rows, from what a file has kept of it if there is such a thing."""
+    if kept is not None and hasattr(resolve(index, len(rows)), "restored"):
+        return NeighborIndex.restored(rows, index, kept)
+    return NeighborIndex(rows, index)
 
 
 def _queries(queries: ArrayLike | None, rows: Array) -> Array | None:
@@ -227,17 +236,14 @@ def _checked_lists(indices: ArrayLike, n: int) -> NDArray[np.integer]:
 
 
 def clip_n_neighbors(n_neighbors: int, n: int, name: str = "n_neighbors") -> int:
-    """Return `n_neighbors`, at most ``n - 1``, with a warning if it is lowered.
-
-    For a method that `fit` calls through another.
-    """
+    """Return `n_neighbors`, at most ``n - 1``, with a warning if it is lowered."""
     k = min(n_neighbors, n - 1)
     if k < n_neighbors:
-        warnings.warn(f"{name}={n_neighbors} but X has {n} rows; {k} are used", stacklevel=5)
+        warn_caller(f"{name}={n_neighbors} but X has {n} rows; {k} are used")
     return k
 
 
-def _check_k(k: int, n: int, exclude_self: bool) -> None:
+def check_k(k: int, n: int, exclude_self: bool) -> None:
     """Refuse to search for more neighbours than there are rows."""
     if exclude_self and n == 1:
         raise ValueError("X has one row, which has no neighbours; at least two rows are needed")

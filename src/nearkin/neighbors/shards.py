@@ -40,14 +40,14 @@ class Shards:
     def __getstate__(self) -> dict[str, Any]:
         """Workers map the file that the rows lie in; its content is not sent to them."""
         rows, state = self.rows, dict(self.__dict__)
-        if isinstance(rows, np.memmap) and isinstance(rows.base, mmap):
+        if isinstance(rows, np.memmap) and isinstance(getattr(rows, "base", None), mmap):
             state["rows"] = str(rows.filename), rows.offset, rows.shape
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = state
-        if isinstance(self.rows, tuple):
-            name, offset, shape = self.rows
+        if isinstance(state["rows"], tuple):
+            name, offset, shape = state["rows"]
             self.rows = np.memmap(name, np.float32, "r", offset, shape)
 
     def lists(self) -> Neighbors | None:

@@ -4,9 +4,9 @@ Command: ``nearkin reproduce figure2 --data DIR --folder RUN``; about three minu
 once the features are there.
 
 The paper: both improve a lot over the inner product, hardest sampling converges faster and
-reaches a higher accuracy. Here at the paper's settings (3,000-d PCA, 50 neighbours, margin 0.02,
-step 0.2, 20 epochs, votes = similarities), and once more on half-whitened rows with votes =
-similarity⁴, where the neighbours are about as good as those of the paper's Retrieval.
+reaches a higher accuracy. Here at the paper's settings (3,000-d PCA, 50 neighbours from our
+Retrieval, margin 0.02, step 0.2, 20 epochs, votes = similarities), and once more on half-whitened
+rows, with neighbours among them and votes = similarity⁴.
 """
 
 from functools import partial

@@ -144,7 +144,8 @@ def member_scores(model: SLDE, X: Array, Q: Array, near: Any) -> Iterator[Array]
         yield pair_scores((Q @ down) @ M, np.ascontiguousarray(X @ down), near)
 
 
-def plain(setup: Setup, task: Task, k: int, vote: Vote = PAPER_VOTE) -> Score:
-    """The nearest rows, weighted by inner products: M is the identity."""
+def retrieval(setup: Setup, task: Task, k: int, vote: Vote = PAPER_VOTE) -> Score:
+    """What Retrieval finds, weighted by inner products in its own space."""
     (_, near), seconds = timed(lambda: task.lists(setup, k))
-    return score(tally(task, near, pair_scores(task.Q, task.X, near), vote), task.truth, seconds)
+    X, Q = task.searched
+    return score(tally(task, near, pair_scores(Q, X, near), vote), task.truth, seconds)

@@ -127,24 +127,30 @@ def _vote(
 
 
 def plain(task: Task) -> Score:
-    """Plain nearest rows; selects the whitening, their number and the vote."""
+    """Plain nearest rows; selects the space, their number and the vote."""
 
     def work() -> tuple[Array, str]:
-        accuracy, vote, w, k = _plain_selection(task)
-        rows = task.whitened(w)
+        accuracy, vote, space, k = _plain_selection(task)
+        rows = _plain_spaces(task)[space]
         near = nearest(rows.X, min(k, len(rows.X)), queries=rows.Q)[1]
-        note = f"whitening {w:g}, k={k}, {vote.kind} {vote.sharpness:g}, {accuracy:.2f} held out"
+        note = f"{space}, k={k}, {vote.kind} {vote.sharpness:g}, {accuracy:.2f} held out"
         return tally(rows, near, pair_scores(rows.Q, rows.X, near), vote), note
 
     return _scored(task, *timed(work))
 
 
-def _plain_selection(task: Task) -> tuple[float, Vote, float, int]:
-    """The best accuracy on held-out rows, with its vote, whitening and number of neighbours."""
+def _plain_spaces(task: Task) -> dict[str, Task]:
+    """The rows with more and more whitening, and the space of Retrieval."""
+    spaces = {f"whitening {w:g}": task.whitened(w) for w in (0.0, 0.5, 0.75)}
+    return spaces if task.retrieval is None else spaces | {"Retrieval": task.retrieved}
+
+
+def _plain_selection(task: Task) -> tuple[float, Vote, str, int]:
+    """The best accuracy on held-out rows, with its vote, space and number of neighbours."""
     some = np.random.default_rng(0).permutation(len(task.X))[:SELECTION_ROWS]
     y, trials = task.y[some], []
-    for w in (0.0, 0.5, 0.75):
-        rows = task.whitened(w).X[some]
+    for space, made in _plain_spaces(task).items():
+        rows = made.X[some]
         for k in (20, 50, 100):
             parts = []
             for fold in range(PLAIN_FOLDS):
@@ -153,5 +159,5 @@ def _plain_selection(task: Task) -> tuple[float, Vote, float, int]:
                 near = nearest(X, min(k, len(X)), queries=Q)[1]
                 seen = {"plain": pair_scores(Q, X, near)}
                 parts.append(Validation(seen, y[~held][near], y[held]))
-            trials.append((*_vote(parts, ("plain",), POWERS + TOPS), w, k))
+            trials.append((*_vote(parts, ("plain",), POWERS + TOPS), space, k))
     return max(trials, key=lambda trial: trial[0])

@@ -53,7 +53,7 @@ def lines(result: Result) -> Iterable[str]:
 
 def write_html(path: Path, results: list[tuple[Any, Result]], about: str) -> None:
     """One self-contained page; `results` pairs modules with their results."""
-    parts = ["<style>.words th, .words td { text-align: left; vertical-align: top; }</style>"]
+    parts: list[str] = []
     for module, result in results:
         parts.append(f"<h2>{result.title}</h2>")
         parts += [f"<p class=note>{html.escape(note)}</p>" for note in result.notes]
@@ -62,7 +62,7 @@ def write_html(path: Path, results: list[tuple[Any, Result]], about: str) -> Non
             parts.append(_words(REASONS, reasons_of(result)))
         if result.numbers:  # not there where the data is not
             figures = module.plots(result) if hasattr(module, "plots") else {}
-            parts += [report.figure(plot, name) for name, plot in figures.items()]
+            parts.append(report.figures((plot, name) for name, plot in figures.items()))
             parts.append(module.page(result) if hasattr(module, "page") else "")
         if result.claims:
             parts.append(_words(CLAIMS, claims_of(result)))

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from nearkin.validation.extras import missing_extra
+
 Number = float | str | None
 
 
@@ -84,7 +86,7 @@ def axes_of(width: float = 6.4, height: float = 4.0, columns: int = 1) -> tuple[
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("figures need matplotlib: pip install 'nearkin[paper]'") from None
+        raise missing_extra("a figure", "matplotlib", "paper") from None
     plot = Figure(figsize=(width * columns, height), layout="constrained")
     axes = list(np.atleast_1d(plot.subplots(1, columns)))
     for ax in axes:

@@ -7,9 +7,9 @@ The paper: SL-NE is far above LMNN where classes are alike (flamingo against ibi
 and a little above it where they are not (birds against boats 98.72 to 94.00). It does not say how
 the images were split or how many neighbours were used. Here: 30 random training images of each
 class, ten splits, mean of the per-class accuracies; the rows are the principal directions of the
-training images (at most 119), of unit length; neighbourhoods of 30, the size of a class. The
-number of voters of kNN and LMNN is chosen by leave-one-out on the training images. Own settings:
-SL-NE as in `own_settings`, LMNN on half-whitened rows.
+training images (at most 119), of unit length; neighbourhoods of 30, the size of a class, from the
+Retrieval of `tasks`. The number of voters of kNN and LMNN is chosen by leave-one-out on the
+training images. Own settings: SL-NE as in `own_settings`, LMNN on half-whitened rows.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ VOTERS = (1, 3, 5, 7, 9, 15)
 REASONS = {
     "Euclidean kNN": "own features and splits; number of voters chosen on training images",
     "LMNN": "own LMNN and splits; the paper's settings of LMNN are not known",
-    "SL-NE": "own features and splits; neighbours are Euclidean, the paper's come from Retrieval",
+    "SL-NE": "own features and splits; neighbours come from our Retrieval, not the paper's",
 }
 
 
@@ -86,9 +86,12 @@ def divided(labels: NDArray[Any], features: Any, names: dict[str, str], seed: in
     mask = some_of_each(np.unique(labels[part], return_inverse=True)[1], seed, thirty)
     coarse = np.array([names[label] for label in labels[part]])
     y = np.unique(coarse, return_inverse=True)[1]
-    prepare = Preprocess(int(mask.sum()) - 1, whitening=0).fit(features[part[mask]])
+    dims, training = int(mask.sum()) - 1, features[part[mask]]
+    prepare = Preprocess(dims, whitening=0).fit(training)
     Z = prepare.transform(features[part])
-    return tasks.Task("toy", Z[mask], y[mask], Z[~mask], y[~mask], prepare.variances_)
+    R = Preprocess(dims, **tasks.RETRIEVAL).fit(training).transform(features[part])
+    found = R[mask], R[~mask]
+    return tasks.Task("toy", Z[mask], y[mask], Z[~mask], y[~mask], prepare.variances_, found)
 
 
 def measured(
@@ -133,7 +136,8 @@ def lmnn(task: tasks.Task) -> float:
 def slne(task: tasks.Task) -> float:
     """SL-NE at the paper's settings, with the paper's vote."""
     k = min(NEIGHBORS, len(task.X) - 1)
-    own, near = nearest(task.X, k)[1], nearest(task.X, k, queries=task.Q)[1]
+    X, Q = task.searched
+    own, near = nearest(X, k)[1], nearest(X, k, queries=Q)[1]
     settings = published.PaperSettings(k, task.X.shape[1], 0, 0)
     model = methods.slne(settings).fit(task.X, task.y, neighbors=own)
     scores = model.neighbor_scores(task.Q, task.X, near)

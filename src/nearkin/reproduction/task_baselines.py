@@ -1,14 +1,19 @@
 """Linear SVM, LMNN and NCM on a task, as scores beside those of `methods`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import FunctionTransformer
 
 from nearkin.app.comparison import Outcome, compare
 from nearkin.classifier import SoftVotingKNN
+from nearkin.neighbors import Retrieval
 from nearkin.reproduction.baselines import LMNN
 from nearkin.reproduction.comparison_methods import METHODS, sgd_svm
 from nearkin.reproduction.methods import Score
-from nearkin.reproduction.tasks import Task
+from nearkin.reproduction.tasks import Array, Task
 
 # Limits that keep LMNN to minutes: at 3,000 dimensions with all impostors it takes hours.
 LMNN_ITERATIONS, LMNN_ROWS, LMNN_DIMS, LMNN_IMPOSTORS = 40, 5_000, 500, 100
@@ -32,22 +37,44 @@ def lmnn(task: Task) -> Score:
     """LMNN, and a vote selected on held-out training rows.
 
     Rows of unit length put nearly every pair of rows inside the margin. The nearest impostors,
-    about a hundred per row, are kept, and the first 500 principal directions.
+    about a hundred per row, are kept, and the first 500 principal directions. Voters are those
+    that Retrieval finds.
     """
     task = task.shortened(LMNN_DIMS)
     rows = min(len(task.X), LMNN_ROWS)
     learner = LMNN(
         max_iter=LMNN_ITERATIONS, max_rows=LMNN_ROWS, max_impostors=LMNN_IMPOSTORS * rows
     )
+    voters = min(100, len(task.X) - 1)
     found = measured(
-        task,
-        lambda seed: SoftVotingKNN(
-            learner, n_neighbors=min(100, len(task.X) - 1), random_state=seed
-        ),
+        side_by_side(task),
+        lambda seed: SoftVotingKNN(learner, n_neighbors=voters, random_state=seed, **_parts(task)),
     )
     if len(task.X) > LMNN_ROWS:
         found["note"] = f"learned from {LMNN_ROWS:,} of the rows; {found['note']}"
     return found
+
+
+def side_by_side(task: Task) -> Task:
+    """Each row followed by what Retrieval knows it by, if that is something else."""
+    if task.retrieval is None:
+        return task
+    X, Q = task.retrieval
+    return replace(task, X=np.hstack([task.X, X]), Q=np.hstack([task.Q, Q]), retrieval=None)
+
+
+def _parts(task: Task) -> dict[str, Any]:
+    """How a classifier of such rows preprocesses them, and finds neighbours."""
+    if task.retrieval is None:
+        return {"preprocess": None}
+    D = task.X.shape[1]
+    first, rest = (FunctionTransformer(_columns, kw_args={"part": part})
+                   for part in (slice(D), slice(D, None)))  # fmt: skip
+    return {"preprocess": first, "index": Retrieval(rest)}
+
+
+def _columns(rows: Array, part: slice) -> Array:
+    return np.ascontiguousarray(rows[:, part])
 
 
 def measured(task: Task, factory: Callable[[int], Any]) -> Score:

@@ -4,6 +4,10 @@ As in the paper: 43,008-dimensional LLC features (2,048 words, 21 cells), the fi
 (ILSVRC'10: 1,000) principal directions of the training images, unit length. The codebook is
 learned without labels from all images. Half-whitened rows, which the paper does not use, are
 derived from these.
+
+Neighbourhoods come from a Retrieval of its own, as in the paper. The paper's (Shen et al. 2012)
+searches images by their local features and has no public code; here it is the best that we know
+without labels: square roots of the LLC features, PCA, half whitening, unit length.
 """
 
 from collections.abc import Callable
@@ -34,6 +38,7 @@ QUICK_CLASSES, QUICK_IMAGES, QUICK_WORDS, QUICK_DIMS = 20, 50, 256, 300
 # images in half precision are 100 GB.
 MAX_STORED = 200_000
 STREAM_SAMPLE, STREAM_BLOCK = 20_000, 4_096
+RETRIEVAL: dict[str, Any] = {"power": 0.5, "whitening": 0.5}
 
 
 @dataclass(frozen=True)
@@ -46,14 +51,29 @@ class Task:
     Q: Array
     truth: NDArray[np.int64]
     variances: Array  # of the columns, before the rows were scaled to unit length
+    retrieval: tuple[Array, Array] | None = None  # X and Q as Retrieval knows them
 
     @cached_property
     def digest(self) -> Digest:
         """The task as an input of what is made from it."""
-        return Digest(self.X, self.y, self.Q, self.truth)
+        return Digest(self.X, self.y, self.Q, self.truth, *(self.retrieval or ()))
+
+    @property
+    def searched(self) -> tuple[Array, Array]:
+        """Training rows and test rows among which neighbours are found."""
+        return self.retrieval or (self.X, self.Q)
+
+    @property
+    def retrieved(self) -> "Task":
+        """The same task in the space of its Retrieval."""
+        if self.retrieval is None:
+            return self
+        X, Q = self.retrieval
+        same = np.ones(X.shape[1], np.float32)  # whitened already
+        return Task(f"{self.key}-retrieval", X, self.y, Q, self.truth, same)
 
     def whitened(self, exponent: float) -> "Task":
-        """The rows that a PCA with this whitening would have given.
+        """The rows that a PCA with this whitening would have given, and neighbours among them.
 
         Column scaling commutes with scaling rows to unit length up to a factor per row, which
         the second scaling to unit length removes.
@@ -64,7 +84,7 @@ class Task:
         safe = np.where(self.variances > floor, self.variances, np.inf)
         scale = safe ** np.float32(-exponent / 2)
         X, Q = _unit(self.X * scale), _unit(self.Q * scale)
-        return replace(self, key=f"{self.key}-w{exponent:g}", X=X, Q=Q)
+        return replace(self, key=f"{self.key}-w{exponent:g}", X=X, Q=Q, retrieval=None)
 
     def shortened(self, dims: int) -> "Task":
         """The first `dims` columns, scaled to unit length."""
@@ -75,12 +95,13 @@ class Task:
         return replace(self, key=key, X=X, Q=Q, variances=self.variances[:dims])
 
     def lists(self, setup: Setup, k: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The nearest training rows of the training rows and of the test rows."""
+        """The training rows that Retrieval finds for the training rows and for the test rows."""
         k = min(k, len(self.X) - 1)
+        X, Q = self.searched
         found = setup.arrays(
             f"{self.key}-neighbors{k}",
             {"rows": self.digest},
-            lambda: {"own": nearest(self.X, k)[1], "near": nearest(self.X, k, queries=self.Q)[1]},
+            lambda: {"own": nearest(X, k)[1], "near": nearest(X, k, queries=Q)[1]},
         )
         return found["own"], found["near"]
 
@@ -148,27 +169,36 @@ def task(setup: Setup, name: str, seed: int = 0) -> Task:
     key = f"{stem(images)}-split{seed}"
     inputs = Fingerprint.of({
         "images": fingerprint(images.folder.paths), "words": _words(setup),
-        "training": Digest(mask), "dims": dims,
+        "training": Digest(mask), "dims": dims, "retrieval": RETRIEVAL,
     })  # fmt: skip
     streamed = _Streamed(key, inputs) if len(mask) > MAX_STORED else None
     make = streamed or _projected
     found = setup.arrays(key, inputs, lambda: make(setup, images, mask, dims))
     if streamed:
         streamed.clear(setup, len(mask))
-    rows = found["rows"]
-    return Task(key, rows[mask], labels[mask], rows[~mask], labels[~mask], found["variances"])
+    rows, searched = found["rows"], found["retrieval"]
+    return Task(
+        key, rows[mask], labels[mask], rows[~mask], labels[~mask], found["variances"],
+        (searched[mask], searched[~mask]),
+    )  # fmt: skip
 
 
-def _pca(dims: int) -> Preprocess:
-    return Preprocess(dims, whitening=0, random_state=0)
+def _spaces(dims: int) -> dict[str, Preprocess]:
+    """The space that is learned in, and that of Retrieval."""
+    return {
+        "rows": Preprocess(dims, whitening=0, random_state=0),
+        "retrieval": Preprocess(dims, **RETRIEVAL, random_state=0),
+    }
 
 
 def _projected(setup: Setup, images: layouts.ImageSet, mask: Any, dims: int) -> Arrays:
     """PCA of the training rows, all rows projected."""
     made = features(setup, images)
     setup.log(f"PCA to {dims:,} dimensions ({images.name}) ...")
-    fitted = _pca(dims).fit(made[mask])
-    return {"rows": fitted.transform(made), "variances": fitted.variances_}
+    training = made[mask]
+    fitted = {name: space.fit(training) for name, space in _spaces(dims).items()}
+    found = {name: space.transform(made) for name, space in fitted.items()}
+    return found | {"variances": fitted["rows"].variances_}
 
 
 @dataclass(frozen=True)
@@ -187,25 +217,29 @@ class _Streamed:
         encoder = _encoder(setup, images.only(learning))
         options: dict[str, Any] = {"n_jobs": setup.jobs, "on_error": "skip", "dtype": "float16"}
         kept = setup.folder.sub(f"{self.key}-sample")
-        fitted = _fitted(
-            setup,
-            f"{self.key}-pca",
-            self.inputs,
-            _pca(dims),
-            lambda: encoder.transform(folder[sample], folder=kept, **options),
-        )
+        fitted = {
+            name: _fitted(
+                setup, f"{self.key}-pca-{name}", self.inputs, space,
+                lambda: encoder.transform(folder[sample], folder=kept, **options),
+            )
+            for name, space in _spaces(dims).items()
+        }  # fmt: skip
 
         def block(lo: int) -> Arrays:
             setup.log(f"images {lo:,} to {min(lo + STREAM_BLOCK, len(folder)):,} ...")
             made = encoder.transform(folder[lo : lo + STREAM_BLOCK], **options)
-            return {"rows": fitted.transform(made)}
+            return {name: space.transform(made) for name, space in fitted.items()}
 
         parts = [
-            setup.arrays(name, self.inputs, partial(block, lo))["rows"]
+            setup.arrays(name, self.inputs, partial(block, lo))
             for lo, name in self._blocks(len(folder))
         ]
-        rows = Stream((len(folder), dims), np.dtype(np.float32), lambda: parts)
-        return {"rows": rows, "variances": fitted.variances_}
+        shape = len(folder), dims
+
+        def joined(name: str) -> Stream:
+            return Stream(shape, np.dtype(np.float32), lambda: (part[name] for part in parts))
+
+        return {name: joined(name) for name in fitted} | {"variances": fitted["rows"].variances_}
 
     def _blocks(self, images: int) -> list[tuple[int, str]]:
         return [(lo, f"{self.key}-block-{lo}") for lo in range(0, images, STREAM_BLOCK)]
@@ -214,5 +248,6 @@ class _Streamed:
         """Remove what the rows were made from."""
         for _, name in self._blocks(images):
             setup.folder.remove(name)
-        setup.folder.remove_file(f"{self.key}-pca.safetensors")
+        for name in _spaces(1):
+            setup.folder.remove_file(f"{self.key}-pca-{name}.safetensors")
         setup.folder.sub(f"{self.key}-sample").discard()

@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 
 from nearkin.selection.options import Selection
 from nearkin.selection.search import select
-from nearkin.voting.parts import is_fitted, learns_from_labels
+from nearkin.validation.parameters import is_fitted
+from nearkin.voting.parts import learns_from_labels
 from nearkin.voting.votes import Vote
 
 

@@ -40,6 +40,8 @@ HELD_OUT = 2_000, 4_000  # rows, of the two samples
 EPOCHS, FINAL_EPOCHS, PATIENCE = 2, 8, 2
 FINALISTS = 3
 NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
+MOST_NEIGHBORS = max(change.get("n_neighbors", 0) for group in CHANGES for change in group)
+KEPT_BYTES = 192 << 20  # of prepared rows that are kept beside those in use
 CSLS = (0.25, 0.5)
 
 
@@ -104,7 +106,7 @@ class Search:
             masks = masks[:2]
         wanted = self.n_classes, self.options.for_index
         self.splits = [Split(self.rows, self.labels, held, *wanted) for held in masks]
-        self._prepared: tuple[str, list[Prepared]] = "", []
+        self._prepared: dict[str, list[Prepared]] = {}
 
     @property
     def start(self) -> Preset:
@@ -185,13 +187,27 @@ class Search:
         return prepared.ballot(model.matrix_, csls=True)
 
     def _prepare(self, preprocess: Any, k: int = NEIGHBORS) -> list[Prepared]:
-        """All splits under a preprocessing; the last is kept for the next candidate."""
-        name = f"{preprocess!r} {max(k, NEIGHBORS)}"
-        if self._prepared[0] != name:
-            self._prepared = name, []  # the last before the next
+        """All splits under a preprocessing, with the `k` nearest rows.
+
+        The last are kept, as long as they are small: the best come up again, with more or fewer
+        neighbours than before.
+        """
+        name = repr(preprocess)
+        kept = self._prepared.pop(name, [])
+        if not kept or kept[0].length < k:
+            self._make_room()
+            most = k if self.wide else max(k, MOST_NEIGHBORS)
             with serial_blas():
-                self._prepared = name, each_alone(lambda s: s.prepare(preprocess, k), self.splits)
-        return self._prepared[1]
+                kept = each_alone(lambda s: s.prepare(preprocess, most), self.splits)
+        self._prepared[name] = kept
+        return [prepared.cut(k) for prepared in kept]
+
+    def _make_room(self) -> None:
+        """Forget what was prepared first, until little is kept."""
+        sizes = {n: sum(p.rows.nbytes for p in kept) for n, kept in self._prepared.items()}
+        while sum(sizes.values()) > KEPT_BYTES:
+            oldest = next(iter(sizes))
+            del sizes[oldest], self._prepared[oldest]
 
     def _epochs(
         self, prepared: Prepared, learner: Preset, epochs: int, curve: bool

@@ -1,5 +1,6 @@
 """One split of the rows: prepared without the held-out ones, which are then voted on."""
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,10 @@ from sklearn.base import clone
 from nearkin.native import pairs
 from nearkin.neighbors.search import NeighborIndex
 from nearkin.preprocessing import Preprocess
+from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import mean_similarity
-from nearkin.voting.parts import is_fitted
 from nearkin.voting.preparation import applied
 
 Array = NDArray[np.float32]
@@ -68,12 +69,19 @@ class Prepared:
     """Prepared rows of a split, their neighbour lists, and those of the held-out rows."""
 
     def __init__(self, split: Split, rows: Array, queries: Array, k: int) -> None:
-        self.split, self.rows, self.queries = split, rows, queries
+        self.split, self.rows, self.queries, self.length = split, rows, queries, k
         index = NeighborIndex(rows)
         self.lists = index.nearest(min(k, len(rows) - 1))[1]
         self.near = index.nearest(min(k, len(rows)), queries)[1]
         self.means = class_means(rows, split.labels, split.n_classes)
         self.absent = np.bincount(split.labels, minlength=split.n_classes) == 0
+
+    def cut(self, k: int) -> "Prepared":
+        """The same with the first `k` neighbours only."""
+        shorter = copy(self)
+        shorter.lists = np.ascontiguousarray(self.lists[:, :k])
+        shorter.near = np.ascontiguousarray(self.near[:, :k])
+        return shorter
 
     def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
         """What votes on the held-out rows under a matrix; without one, plain neighbours."""

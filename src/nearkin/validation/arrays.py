@@ -13,6 +13,7 @@ from sklearn.utils.validation import column_or_1d
 from sklearn.utils.validation import validate_data as sklearn_validate_data
 
 _CHECK_ROWS = 16_384
+_KINDS = {"U": "text", "S": "text", "O": "text", "M": "date", "m": "duration"}
 SMALLEST, LARGEST = 1e-15, 4e18  # lengths whose squares, and differences of these, are float32
 
 
@@ -153,6 +154,14 @@ def check_label_count(X: Any, y: Any) -> None:
         )
 
 
+def labelled_rows(estimator: Any, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
+    """The rows of an estimator and a label for each, checked; `settings` as in `validate_data`."""
+    check_label_count(X, y)
+    rows, labels = validate_data(estimator, X, y, **settings)
+    check_classification_targets(labels)
+    return rows, labels
+
+
 def labels_of(y: Any, X: Any) -> NDArray[Any]:
     """`y` as an array of one label for each row of `X`."""
     with named("y", "an array of labels"):
@@ -168,6 +177,16 @@ def classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if len(classes) == 1:
         raise ValueError("y holds one class; at least two classes are needed to tell apart")
     return classes, labels
+
+
+def concatenate_labels(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """Old and new labels in one array; text, dates and numbers do not mix."""
+    kinds = [_KINDS.get(labels.dtype.kind, "number") for labels in (old, new)]
+    if kinds[0] != kinds[1] and len(old):
+        raise ValueError(
+            f"y holds {new.dtype} where earlier labels are {old.dtype}; give labels of one kind"
+        )
+    return np.concatenate([old, new]) if len(old) else new
 
 
 def _count(given: Any) -> int | None:

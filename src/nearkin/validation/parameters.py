@@ -25,6 +25,8 @@ from reprlib import Repr
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from nearkin.validation import expect
 from nearkin.validation.expect import Expectation
@@ -100,3 +102,16 @@ def shown(value: Any) -> str:
         return " ".join(limits.repr(value).split())
     except ValueError:  # an integer of too many digits
         return f"<{type(value).__name__}>"
+
+
+def is_fitted(part: Any) -> bool:
+    """Whether a part is to be used as it is: fitted, or not made to be fitted."""
+    if not hasattr(part, "fit"):
+        return True
+    if not hasattr(part, "__sklearn_tags__"):
+        return any(name.endswith("_") for name in vars(part))
+    try:
+        check_is_fitted(part)
+    except NotFittedError:
+        return False
+    return True

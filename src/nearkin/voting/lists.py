@@ -9,6 +9,7 @@ from scipy import sparse
 from nearkin.neighborhoods import (
     NeighborLists,
     as_csr,
+    as_graph,
     as_lists,
     check_lists,
     check_range,
@@ -62,3 +63,11 @@ def padded(lists: Any) -> NDArray[np.int32]:
     array = np.full((len(counts), max(1, counts.max(initial=0))), -1, np.int32)
     array[np.arange(array.shape[1]) < counts] = lists.indices
     return array
+
+
+def lists_of(neighbors: NeighborLists, rows: NDArray[np.integer], n: int) -> NDArray[np.int32]:
+    """The neighbours of `rows` but themselves as an array, padded with −1."""
+    array = isinstance(neighbors, np.ndarray)
+    lists = padded((neighbors if array else as_graph(neighbors, n))[rows])
+    lists[lists == rows[:, None]] = -1  # a row must not vote for itself
+    return lists

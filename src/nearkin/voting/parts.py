@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import has_fit_parameter
 
 from nearkin.io.run_folder import RunFolder
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
+from nearkin.neighbors.retrieval import Retrieval
 from nearkin.preprocessing import Preprocess
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array
-from nearkin.validation.parameters import require
+from nearkin.validation.parameters import is_fitted, require
 from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
@@ -24,19 +24,6 @@ def cut(lists: NDArray[np.int32] | None, learner: Any) -> NDArray[np.int32] | No
     """As many neighbours as the learner wants; the shortlist may be longer."""
     wanted = getattr(learner, "n_neighbors", None)
     return lists if lists is None or wanted is None else lists[:, :wanted]
-
-
-def is_fitted(part: Any) -> bool:
-    """Whether a part is to be used as it is: fitted, or not made to be fitted."""
-    if not hasattr(part, "fit"):
-        return True
-    if not hasattr(part, "__sklearn_tags__"):
-        return any(name.endswith("_") for name in vars(part))
-    try:
-        check_is_fitted(part)
-    except NotFittedError:
-        return False
-    return True
 
 
 def take_preparation(similarity: Any, preprocess: Any, own: bool) -> tuple[Any, Any]:
@@ -94,7 +81,33 @@ def learn(
     return learner.fit(rows[chosen], np.asarray(y)[chosen])
 
 
-def check_calibration(calibration: Any) -> None:
+def check_index(similarity: Any) -> None:
+    """Refuse a learner with a retrieval that its classifier would not use."""
+    index = getattr(getattr(similarity, "_execution", None), "index", None)
+    if isinstance(index, Retrieval) and not is_fitted(similarity):
+        raise ValueError(
+            "similarity.execution.index is a Retrieval, but SoftVotingKNN searches for its "
+            "learner, too; give it as SoftVotingKNN(index=Retrieval(...))"
+        )
+
+
+def check_given(automatic: bool, calibration: Any, groups: Any) -> None:
+    """Refuse arguments of a fit that are of no use to its similarity, automatic or not."""
+    if calibration is not None:
+        _check_calibration(calibration)
+        if automatic:
+            raise ValueError(
+                "calibration chooses the vote of a given similarity; similarity='auto' holds "
+                "rows out itself: leave calibration out, or give a similarity"
+            )
+    if groups is not None and not automatic:
+        raise ValueError(
+            "groups are held out together when similarity='auto' chooses; with a given "
+            "similarity leave groups out"
+        )
+
+
+def _check_calibration(calibration: Any) -> None:
     """Refuse what is no pair of rows and labels to choose a vote on."""
     if not isinstance(calibration, tuple | list) or len(calibration) != 2:
         many = f" of {len(calibration)}" if isinstance(calibration, tuple | list) else ""
@@ -126,6 +139,10 @@ def check_database(model: Any) -> None:
     require("scale_", model.scale_, expect.number(0))
     known = getattr(model, "novelty_threshold_", None)
     require("novelty_threshold_", known, expect.optional(expect.number()))
+    if model.retrieval_ is not None:
+        require("retrieval_", model.retrieval_, expect.group(Retrieval))
+        if model.retrieval_.kind != "function":
+            check_fitted_array("vectors_", model.retrieval_.vectors_, (n, None), owner="retrieval_")
     matrix = getattr(model.similarity_, "matrix_", None)
     if matrix is not None:
         check_fitted_array("matrix_", matrix, (D, D), owner="similarity_")

@@ -1,15 +1,13 @@
 """What docs/stores.md shows, run in real stores."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-PAGE = (Path(__file__).parents[1] / "docs" / "stores.md").read_text(encoding="utf-8")
-SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
-SECTIONS = {text.split("\n", 1)[0]: SNIPPET.findall(text) for text in PAGE.split("\n## ")}
+import pages
+
+PAGE = pages.read("docs/stores.md")
+SECTIONS = {text.split("\n", 1)[0]: pages.snippets(text) for text in PAGE.split("\n## ")}
 NEEDED = {
     "pgvector": ["pgserver", "psycopg", "pgvector"],
     "Qdrant": ["qdrant_client"],
@@ -25,7 +23,7 @@ STORES = [pytest.param(s, marks=[pytest.mark.slow] * (s in HEAVY)) for s in NEED
 
 def run(snippet, names):
     names = dict(names)
-    exec(compile(snippet, "docs/stores.md", "exec"), names)
+    pages.execute(snippet, names, "docs/stores.md")
     return names
 
 

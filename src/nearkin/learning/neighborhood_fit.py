@@ -1,0 +1,143 @@
+"""A fit from labelled rows: preparation, neighbours, hold-out, Algorithm 1, refreshed rounds."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from nearkin.io.fingerprint import Digest
+from nearkin.io.run_folder import RunFolder
+from nearkin.learning.checkpoints import CheckpointWriter, TrainingState
+from nearkin.learning.epochs import report_skipped, run_epochs
+from nearkin.learning.holdout import validation_rows
+from nearkin.learning.incremental import FittedRows
+from nearkin.learning.preparation import prepare_rows
+from nearkin.learning.refresh import refreshed
+from nearkin.learning.trainer import Trainer
+from nearkin.learning.training_data import TrainingData
+from nearkin.native.blas import serial_blas
+from nearkin.neighborhoods import (
+    Neighborhoods,
+    NeighborLists,
+    as_graph,
+    neighborhoods,
+    split_by_shared_labels,
+)
+from nearkin.neighbors.retrieval import kept_lists, without_rows
+from nearkin.neighbors.search import clip_n_neighbors, nearest
+from nearkin.voting.preparation import fitted_retrieval
+
+Array = NDArray[np.float32]
+
+
+@dataclass
+class NeighborhoodFit:
+    """One call of `SLNE.fit` on a model, whose parameters are checked."""
+
+    model: Any
+    data: TrainingData
+
+    def run(self, folder: RunFolder) -> None:
+        """Learn, and leave the result in the model."""
+        model, data = self.model, self.data
+        random_state = check_random_state(folder.seed(model.random_state))
+        self.seed = int(random_state.randint(np.iinfo(np.int32).max))
+        k = min(model.n_neighbors, len(data.rows) - 1)
+        given = data.rows, data.y, data.neighbors, k
+        model._cached_seen = None if data.several else FittedRows(*given)
+        self.rows = prepare_rows(model, data.rows, data.y, random_state, folder)
+        self.digest = Digest(self.rows)
+        model.retrieval_, lists = None, data.neighbors
+        if lists is None:
+            lists = self._find_neighbors(random_state, folder)
+        self.holdout = validation_rows(lists, data.labels, model.validation_fraction, self.seed)
+        best = self._learn(lists, folder)
+        self._refresh(lists, best, folder)
+
+    def _refresh(self, lists: NeighborLists, best: float, folder: RunFolder) -> None:
+        """Learn again from neighbours searched under M, as long as held-out rows lose nothing."""
+        model = self.model
+        for number in range(model._execution.refresh):
+            if model.interrupted_:
+                break
+            before = vars(model).copy()
+            lists = self._search_again(lists)
+            now = self._learn(lists, folder.sub(f"refresh-{number + 1}"))
+            if now < best:
+                model.__dict__.update(before)
+                break
+            best = now
+
+    def _search_again(self, lists: NeighborLists) -> NDArray[np.int32]:
+        """The neighbours, and those under the learned similarity."""
+        model = self.model
+        if isinstance(lists, Neighborhoods):
+            lists = as_graph(lists, len(self.rows))
+        with serial_blas():
+            return refreshed(lists, self.rows, model.matrix_, model.n_neighbors, model.index)
+
+    def _find_neighbors(self, rng: Any, folder: RunFolder) -> NDArray[np.int32]:
+        """Lists of nearest rows, in the space which is learned on or by a retrieval of its own."""
+        model, data, rows = self.model, self.data, self.rows
+        k = clip_n_neighbors(model.n_neighbors, len(rows))
+        retrieval = fitted_retrieval(model._execution.index, data.rows, data.y, rng, folder)
+        if retrieval is not None:
+            model.retrieval_ = without_rows(retrieval)
+            return kept_lists(retrieval, k, folder)
+
+        def search() -> dict[str, NDArray[Any]]:
+            verbose = model._execution.verbose
+            return {"indices": nearest(rows, k, index=model.index, verbose=verbose)[1]}
+
+        inputs = {"n_neighbors": k, "index": model.index, "X": self.digest}
+        return folder.part("neighbors", inputs, search)["indices"]
+
+    def _learn(self, lists: NeighborLists, folder: RunFolder) -> float:
+        """Run Algorithm 1 on these neighbourhoods; the accuracy on held-out rows, if any."""
+        model, rows, labels = self.model, self.rows, self.data.labels
+        hoods = self._neighborhoods(lists)
+        report_skipped(model, hoods, self.holdout.held)
+        trainer = model._trainer(rows, hoods, self.seed)
+        trainer.weights = self.data.weights
+        state = TrainingState(model.history_)
+
+        def validate() -> float | None:
+            return self.holdout.accuracy(rows, labels, trainer.learned) if self.holdout else None
+
+        checkpoints = CheckpointWriter(folder, self._inputs(trainer), trainer, state)
+        checkpoints.resume()
+        state.check_epochs(model.max_epochs, folder)
+        model.history_ = state.history
+        with serial_blas():
+            run_epochs(model, trainer, validate, state, checkpoints)
+        return state.best
+
+    def _neighborhoods(self, lists: NeighborLists) -> Neighborhoods:
+        several, labels = self.data.several, self.data.labels
+        hoods = neighborhoods(
+            lists,
+            np.zeros(len(labels), np.int64) if several else labels,
+            held=self.holdout.held if self.holdout else None,
+            hub_limit=self.model._execution.hub_limit,
+        )
+        return split_by_shared_labels(hoods, labels) if several else hoods
+
+    def _inputs(self, trainer: Trainer) -> dict[str, Any]:
+        """What determines the result."""
+        hoods, weights = trainer.hoods, self.data.weights
+        return (
+            self.model.settings()
+            | {
+                "seed": trainer.settings.seed,
+                "rows until M is complete": trainer.superblock,
+                # Now, not when it is first asked for: the matrix is about to change.
+                "the matrix to start from": str(Digest(trainer.matrix)),
+                "epochs before": trainer.epochs,
+                "neighbors": Digest(*(a for a in (*hoods.arrays, hoods.cells) if a is not None)),
+                "X": self.digest,
+                "y": Digest(self.data.labels),
+            }
+            | ({} if weights is None else {"sample_weight": Digest(weights)})
+        )
