@@ -19,11 +19,11 @@ from nearkin.learning.epochs import (
 )
 from nearkin.learning.execution import Execution
 from nearkin.learning.incremental import FittedRows, TrainingSet, extended
-from nearkin.learning.memory import check_fit
-from nearkin.learning.neighborhood_fit import NeighborhoodFit
+from nearkin.learning.memory import check_extended, check_fit
+from nearkin.learning.neighborhood_fit import NeighborhoodFit, prepare_rows
 from nearkin.learning.pair_fit import PairFit
 from nearkin.learning.pairs import Judgements, check_weights
-from nearkin.learning.preparation import Preparation, known_preparation, prepare_rows
+from nearkin.learning.preparation import Preparation, known_preparation
 from nearkin.learning.presets import TALL, for_shape
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
 from nearkin.learning.trainer import Hyperparameters, Trainer
@@ -254,7 +254,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             check_metric(self.index, len(data.rows), "dot")
         place = as_run_folder(folder)
         check_fit(self, data, place.durable)
+        seen = FittedRows(data.rows, data.y, data.neighbors, min(self.n_neighbors, len(data.y) - 1))
         with place.claim("SLNE.fit") as claimed:
+            self._cached_seen = None if data.several else seen
             NeighborhoodFit(self, data).run(claimed)
         return self
 
@@ -337,6 +339,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             self._cached_seen = TrainingSet.empty(rows.shape[1], labels)
         else:
             rows = applied(self.preparation_, given)
+        check_extended(self, rows)
         seen = extended(self, given, rows, labels, random_state)
         codes = np.unique(seen.labels, return_inverse=True)[1]
         hoods = neighborhoods(seen.neighbors, codes, hub_limit=self._execution.hub_limit)

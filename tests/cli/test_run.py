@@ -1,5 +1,6 @@
 """Runs: which stages are redone, resuming after a kill, and exclusive use of a folder."""
 
+import json
 import os
 import shutil
 import signal
@@ -36,11 +37,16 @@ def test_only_stages_affected_by_a_change_are_redone(files, tmp_path):
     def run(*arguments):
         return answer("run", files / "digits.npz", "--folder", tmp_path, *arguments)["done_now"]
 
+    def seconds():
+        return json.loads((tmp_path / "timing.json").read_text())["fit_seconds"]
+
     assert run(*QUICK) == STAGES
+    assert seconds() > 0
     assert run(*QUICK) == []
     (tmp_path / "report.html").unlink()
     assert run(*QUICK) == STAGES[-1:]
     assert run("--epochs", 3, "--baselines", "none") == STAGES[3:]
+    assert seconds() is None  # the search for neighbours is not in it
     assert run("--epochs", 3, "--baselines", "cosine") == STAGES[6:]
     assert run("--epochs", 3, "--baselines", "cosine", "--n-neighbors", 20) == STAGES[2:]
     whole = (tmp_path / "model.safetensors").read_bytes()

@@ -8,8 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import nearkin
-from nearkin import SLNE, Preprocess, SoftVotingKNN
-from nearkin.neighbors.retrieval import Retrieval
+from nearkin import SLNE, Preprocess, Retrieval, SoftVotingKNN
 from nearkin.serve.reload import Holder
 from serving import digits, engine_of, fitted, living
 
@@ -238,3 +237,17 @@ def test_novelty_needs_no_threshold(tmp_path):
         decision = live.ok("/v1/classify", rows=[0])["queries"][0]
         assert decision["unknown"] is None
         assert decision["novelty"] > 0
+
+
+def test_neighbours_come_from_the_retrieval_that_the_model_has(tmp_path):
+    X, Q = digits(0, 300)[0], QUERIES[0]
+    model = fitted(index=Retrieval(Preprocess(power=0.5)))
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    with living(Holder(lambda: engine_of(path), path)) as live:
+        answer = live.ok("/v1/search", vectors=Q.tolist(), n=5)["queries"]
+        found = [[hit["row"] for hit in query["learned"]] for query in answer]
+        assert found == model.kneighbors(Q, 5)[1].tolist()
+        learned = live.ok("/v1/search", rows=[7], n=12)["queries"][0]["learned"]
+        near = Retrieval(Preprocess(power=0.5, random_state=0)).fit(X).lists(12)[7]
+        assert {hit["row"] for hit in learned} == set(near.tolist())

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin.io.run_folder import RunFolder
-from nearkin.learning.memory import check_extended
 from nearkin.neighborhoods import NeighborLists, as_graph
 from nearkin.neighbors.base import build
 from nearkin.neighbors.lists import row_neighbors
@@ -96,7 +95,6 @@ def extended(model: Any, given: Array, rows: Array, labels: NDArray[Any], rng: A
             "partial_fit: the rows that this model was fitted on are not kept in files or "
             "copies; fit on all rows, old and new, with warm_start=True to go on"
         )
-    check_extended(model, seen, rows)
     if model.retrieval_ is None:  # nothing was fitted yet, or the lists were given
         known = (seen.rows, seen.labels) if isinstance(seen, FittedRows) else (given, labels)
         found = fitted_retrieval(model._execution.index, *known, rng, RunFolder.nowhere())

@@ -120,8 +120,11 @@ def check_fit(model: Any, data: TrainingData, kept: bool) -> None:
     )
 
 
-def check_extended(model: Any, seen: Any, rows: NDArray[np.float32]) -> None:
-    """Refuse rows that, added to those that a model has `seen`, do not fit into memory."""
+def check_extended(model: Any, rows: NDArray[np.float32]) -> None:
+    """Refuse rows that, added to those that a model has seen, do not fit into memory."""
+    seen = getattr(model, "_cached_seen", None)
+    if seen is None:  # which is refused, too
+        return
     n, D = len(seen.rows) + len(rows), rows.shape[1]
     k = model.n_neighbors
     if len(seen.rows) and seen.neighbors is not None:

@@ -12,8 +12,7 @@ from nearkin.io.run_folder import RunFolder
 from nearkin.learning.checkpoints import CheckpointWriter, TrainingState
 from nearkin.learning.epochs import report_skipped, run_epochs
 from nearkin.learning.holdout import validation_rows
-from nearkin.learning.incremental import FittedRows
-from nearkin.learning.preparation import prepare_rows
+from nearkin.learning.preparation import preparation_for, scale_of
 from nearkin.learning.refresh import refreshed
 from nearkin.learning.trainer import Trainer
 from nearkin.learning.training_data import TrainingData
@@ -27,7 +26,8 @@ from nearkin.neighborhoods import (
 )
 from nearkin.neighbors.retrieval import kept_lists, without_rows
 from nearkin.neighbors.search import clip_n_neighbors, nearest
-from nearkin.voting.preparation import fitted_retrieval
+from nearkin.voting.parts import learns_from_labels
+from nearkin.voting.preparation import check_unlabelled, fitted_retrieval, prepared
 
 Array = NDArray[np.float32]
 
@@ -44,9 +44,6 @@ class NeighborhoodFit:
         model, data = self.model, self.data
         random_state = check_random_state(folder.seed(model.random_state))
         self.seed = int(random_state.randint(np.iinfo(np.int32).max))
-        k = min(model.n_neighbors, len(data.rows) - 1)
-        given = data.rows, data.y, data.neighbors, k
-        model._cached_seen = None if data.several else FittedRows(*given)
         self.rows = prepare_rows(model, data.rows, data.y, random_state, folder)
         self.digest = Digest(self.rows)
         model.retrieval_, lists = None, data.neighbors
@@ -141,3 +138,29 @@ class NeighborhoodFit:
             }
             | ({} if weights is None else {"sample_weight": Digest(weights)})
         )
+
+
+def prepare_rows(model: Any, rows: Array, y: NDArray[Any], rng: Any, folder: RunFolder) -> Array:
+    """Rows as the model, which keeps its preparation and their scale, learns on them."""
+    judged, several = model.validation_fraction > 0, y.ndim == 2
+    if judged or several:
+        why = "y has several labels a row" if several else "validation_fraction holds rows out"
+        check_unlabelled(model._execution.index, why)
+    if not (model.warm_start and hasattr(model, "matrix_")):
+        unfitted = preparation_for(model.prepare, rows.shape, judged or several)
+        if learns_from_labels(unfitted) and (judged or several):
+            raise ValueError(_labels_needed(model, several))
+        model.preparation_ = unfitted
+    model.preparation_, rows = prepared(model.preparation_, rows, y, rng, folder)
+    model.scale_ = scale_of(rows)
+    return rows
+
+
+def _labels_needed(model: Any, several: bool) -> str:
+    name = type(model.prepare).__name__
+    if several:
+        return f"prepare={name} needs one label a row, and y has several; give prepare='auto'"
+    return (
+        f"validation_fraction={model.validation_fraction} judges on rows whose labels "
+        f"prepare={name} has seen; give prepare='auto'"
+    )

@@ -11,12 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.io.run_folder import RunFolder
 from nearkin.learning.trainer import TINY
 from nearkin.preprocessing import Preprocess, WithinClassWhitening
 from nearkin.preprocessing.linear import LinearPreprocessing
-from nearkin.voting.parts import learns_from_labels
-from nearkin.voting.preparation import check_unlabelled, prepared
 
 Preparation = Literal["auto"] | LinearPreprocessing | None
 
@@ -56,34 +53,6 @@ def preparation_for(
     if judged or columns >= n or columns > MAX_WITHIN_CLASS:
         return Preprocess(unit_length=False)
     return WithinClassWhitening(unit_length=False)
-
-
-def prepare_rows(
-    model: Any, rows: NDArray[np.float32], y: NDArray[Any], rng: Any, folder: RunFolder
-) -> NDArray[np.float32]:
-    """Rows as the model, which keeps its preparation and their scale, learns on them."""
-    judged, several = model.validation_fraction > 0, y.ndim == 2
-    if judged or several:
-        why = "y has several labels a row" if several else "validation_fraction holds rows out"
-        check_unlabelled(model._execution.index, why)
-    if not (model.warm_start and hasattr(model, "matrix_")):
-        unfitted = preparation_for(model.prepare, rows.shape, judged or several)
-        if learns_from_labels(unfitted) and (judged or several):
-            raise ValueError(_labels_needed(model, several))
-        model.preparation_ = unfitted
-    model.preparation_, rows = prepared(model.preparation_, rows, y, rng, folder)
-    model.scale_ = scale_of(rows)
-    return rows
-
-
-def _labels_needed(model: Any, several: bool) -> str:
-    name = type(model.prepare).__name__
-    if several:
-        return f"prepare={name} needs one label a row, and y has several; give prepare='auto'"
-    return (
-        f"validation_fraction={model.validation_fraction} judges on rows whose labels "
-        f"prepare={name} has seen; give prepare='auto'"
-    )
 
 
 def scale_of(rows: NDArray[np.float32]) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from nearkin.learning.averaging import ITERATES_AN_EPOCH, MIN_BLOCKS, IterateMean
 from nearkin.learning.blocks import BLOCK, Block
 from nearkin.learning.constraints import Constraint
-from nearkin.learning.execution import Order
 from nearkin.learning.sampling import SamplingRule
 from nearkin.learning.step import block_step
 from nearkin.learning.superblocks import BLOCK as PIPELINE_BLOCK
@@ -23,6 +22,9 @@ from nearkin.native.threads import n_threads
 from nearkin.native.vectors import read_only
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.kmeans import cells_of
+
+if TYPE_CHECKING:
+    from nearkin.learning.execution import Order
 
 # The products of the pipelined driver take one thread about as long as reading half of D² bytes of
 # neighbours. After a superblock, of fewer blocks where their products would take seconds, M is
@@ -49,7 +51,7 @@ class Hyperparameters:
     rule: SamplingRule
     step_size: float
     constraint: Constraint
-    order: Order
+    order: "Order"
     quantize: bool
     average: bool
     seed: int

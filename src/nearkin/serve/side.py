@@ -76,12 +76,11 @@ class Side:
         # Threads would wait for each other longer than they work on few rows or queries.
         small = len(queries) * self.searched.size <= SMALL
         with single_threaded() if small else nullcontext():
-            lists = None
+            lists, k = None, self.model.n_neighbors
             if self._index is not None:
-                lists = self._index.nearest(self.model.n_neighbors, np.ascontiguousarray(places))[1]
-            return Shortlist(
-                queries, *self.inner.kneighbors(queries, rerank=False, neighbors=lists)
-            )
+                lists = self._index.nearest(k, np.ascontiguousarray(places))[1]
+            found = self.inner.kneighbors(queries, rerank=False, neighbors=lists)
+        return Shortlist(queries, *found)
 
     def cut(self, near: Shortlist, own: NDArray[np.integer] | None) -> Shortlist:
         """What was found near, as long as the shortlist: without `own`, or without the last."""
