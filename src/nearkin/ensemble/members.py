@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
-from nearkin.ensemble.coupling import add_member, own_scores
+from nearkin.ensemble.coupling import own_scores
 from nearkin.ensemble.projections import Fixed
 from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.io.safetensors import Stream
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.trainer import TINY
-from nearkin.native.blas import project_rows, serial_blas
+from nearkin.native.blas import multiply_into, project_rows, serial_blas
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.preprocessing.pca import row_blocks
@@ -187,7 +187,10 @@ def collapsed(model: Any, D: int) -> Array:
     total = np.zeros((D, D), np.float32)
     with serial_blas():
         for P, M, weight in zip(model.projections_, model.members_, model.weights_):
-            add_member(total, P, M, weight)
+            matrix = P.matrix()
+            half = np.empty_like(matrix)
+            multiply_into(half, np.ascontiguousarray(M), matrix)
+            multiply_into(total, matrix, half, scale=weight, keep=1, left_transposed=True)
     return total
 
 
