@@ -10,7 +10,6 @@ from nearkin.cli import options
 from nearkin.cli.inputs import load_classifier, parse_columns, training_rows
 from nearkin.cli.interrupts import interruptible
 from nearkin.cli.output import Json, emit, plain_warnings
-from nearkin.validation.extras import missing_extra
 
 if TYPE_CHECKING:
     from nearkin.serve.engine import Engine
@@ -86,11 +85,13 @@ def serve(
 
 
 def _require_extra() -> None:
+    from nearkin.validation.extras import missing_extra
+
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise missing_extra("nearkin serve", str(error.name), "serve") from error
+        raise missing_extra("nearkin serve", error.name or "FastAPI", "serve") from error
 
 
 def _facts(url: str, engine: "Engine") -> dict[str, Any]:
