@@ -2,6 +2,7 @@
 
 Command: ``python benchmarks/ensemble.py --data DIR --work WORK`` (Caltech-101 if ``DIR`` holds
 ``caltech101.tar``, else MNIST; the first run makes the features). Writes ``figure4.png`` to WORK.
+``--only projections`` and ``--only defaults`` are in `complementary.py`.
 About 40 minutes on two cores; ``--quick`` a tenth of it.
 
 Parameters are the same for all points: half whitening, k=400, 10 epochs, votes = similarity⁴.
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import caltech
+import complementary
 import machine
 from nearkin import SLDE, SLNE, Preprocess
 from nearkin.ensemble.members import Members
@@ -185,13 +187,22 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", choices=["figure4", "kinds", "speed", "memory"])
+    parser.add_argument(
+        "--only", choices=["figure4", "kinds", "speed", "memory", "projections", "defaults"]
+    )
+    parser.add_argument("--network", type=Path, help="ONNX encoder, for projections")
+    parser.add_argument("--rows", type=int, default=50_000, help="made-up rows, 50 a class")
+    parser.add_argument("--sets", nargs="*", help="data sets of the projections, all if left out")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     print(machine.facts(), flush=True)
     wanted = [arguments.only] if arguments.only else ["speed", "memory", "figure4", "kinds"]
     if "speed" in wanted:
         speed()
+    if "projections" in wanted:
+        complementary.compare(arguments)
+    if "defaults" in wanted:
+        complementary.defaults(arguments)
     if "memory" in wanted:
         memory()
     if {"figure4", "kinds"} & set(wanted):

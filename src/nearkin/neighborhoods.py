@@ -41,6 +41,8 @@ class Neighborhoods:
     cells : (n,) int32 array, optional
         Each row's cell of a partition into near rows, for visits in local order; computed on
         demand if left out.
+    offsets : float32 array, optional
+        Added to the score of each edge: what the rest of a sum of similarities gives it.
     """
 
     indptr: NDArray[np.int64]
@@ -48,6 +50,7 @@ class Neighborhoods:
     n_targets: NDArray[np.int32]
     n_hubs: int = 0
     cells: NDArray[np.int32] | None = None
+    offsets: NDArray[np.float32] | None = None
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
@@ -203,10 +206,11 @@ def check_lists(neighbors: NeighborLists, n: int) -> tuple[NDArray[np.int64], ND
 
 def _check_neighborhoods(hoods: Neighborhoods, n: int) -> None:
     """Refuse hand-made neighbourhoods that are not a graph of `n` rows."""
-    kinds = {"indptr": np.int64, "indices": np.int32, "n_targets": np.int32, "cells": np.int32}
-    for name, kind in kinds.items():
+    kinds = {"indptr": np.int64, "indices": np.int32, "n_targets": np.int32}
+    optional = {"cells": np.int32, "offsets": np.float32}
+    for name, kind in (kinds | optional).items():
         array = getattr(hoods, name)
-        if array is None and name == "cells":
+        if array is None and name in optional:
             continue
         refuse_masked(array)
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != kind:
@@ -223,6 +227,12 @@ def _check_neighborhoods(hoods: Neighborhoods, n: int) -> None:
         raise ValueError("neighbors.n_targets must lie between 0 and the number of neighbours")
     if hoods.cells is not None and (len(hoods.cells) != n or hoods.cells.min(initial=0) < 0):
         raise ValueError(f"neighbors.cells must hold the number of a cell for each of {n} rows")
+    offsets = hoods.offsets
+    if offsets is not None and (len(offsets) != edges or not np.isfinite(offsets).all()):
+        raise ValueError(
+            f"neighbors.offsets holds {len(offsets)} numbers; a finite one for each of {edges} "
+            "edges is expected"
+        )
     check_range(hoods.indices, 0, n, "missing neighbours are left out")
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
+from nearkin.ensemble.boosting import boost
+from nearkin.ensemble.coupling import Coupling, Units, start_scores
 from nearkin.ensemble.joint import JointMember, refine
 from nearkin.ensemble.members import (
     Members,
@@ -28,13 +30,15 @@ from nearkin.ensemble.projections import (
     ProjectionName,
     known_projection,
     make_projections,
+    usual_members,
 )
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
-from nearkin.learning.holdout import HoldOut
+from nearkin.learning.holdout import HoldOut, held_out
 from nearkin.learning.pairs import Judgements, check_pairs_memory
 from nearkin.learning.preparation import Preparation, preparation_for, scale_of
+from nearkin.learning.presets import for_shape
 from nearkin.learning.sampling import PAPER_MARGIN
 from nearkin.learning.training_data import TrainingData
 from nearkin.native.blas import serial_blas
@@ -73,16 +77,25 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     ----------
     learner : estimator, optional
         What learns each member; `SLNE` by default. Any metric learner whose `fit` leaves
-        ``matrix_`` or ``components_`` will do. A member in a PCA block sees only a part of each
-        row: its hardest pair is mostly noise, and its length small. There ``SLNE("all")`` and a
-        `step_size` as many times larger as there are blocks do better. Its `execution` and its
-        `prepare` are the ensemble's; with other learners rows are taken as they are.
-    projection : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
-        Consecutive blocks of principal directions, random matrices, or half of each.
-    n_members : int
-        Size of the ensemble, N_E; with ``"pca"`` at most the number of columns.
+        ``matrix_`` or ``components_`` will do. Its `execution` and its `prepare` are the
+        ensemble's; with other learners rows are taken as they are.
+    projection : {"pca", "strided", "discriminant", "random", "orthonormal", "sparse", "mixed"} or \
+            list of (d, D) matrices
+        Principal directions in consecutive blocks (``"pca"``) or dealt out in turn, so that
+        members hold about the same variance (``"strided"``); directions that tell classes apart,
+        then principal ones, dealt out (``"discriminant"``); random matrices; half of the members
+        PCA blocks, half random (``"mixed"``).
+    n_members : int, optional
+        Size of the ensemble, N_E; with blocks of directions at most the number of columns. Left
+        out: ten, or fewer where these would have less than 64 columns each.
     n_components : int, optional
-        d; the columns evenly shared among the members if left out.
+        d; if left out, all directions in which rows vary, evenly shared among the members.
+    coupling : {"auto", "none", "start", "boosted"}
+        What a member knows of the others while it learns. ``"none"``: nothing, as in the paper.
+        ``"start"``: pairs are scored by the whole ensemble, the other members at their start, the
+        identity; still in parallel. ``"boosted"``: members before it as they were learned, so
+        that each learns what the ensemble so far gets wrong; one after the other, not in
+        parallel. ``"auto"``: ``"start"`` where it can be, for SLNE on shared neighbours.
     own_neighbors : bool
         Give each member the neighbours of its own subspace instead of the shared ones.
     weights : {"equal", "accuracy"}
@@ -104,7 +117,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     projections_ : list
         ``projections_[n].matrix()`` is P_n.
     energies_ : list of float
-        Share of the variance in each PCA block.
+        Share of the variance in each block of directions.
     weights_ : list of float
     histories_ : list
         `history_` of each member.
@@ -126,14 +139,15 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     >>> X, y = load_digits(return_X_y=True)
     >>> ensemble = SLDE(SLNE("softmax"), n_members=4, random_state=0).fit(X[:500], y[:500])
     >>> ensemble.matrix_.shape, [M.shape for M in ensemble.members_]
-    ((64, 64), [(16, 16), (16, 16), (16, 16), (16, 16)])
+    ((64, 64), [(14, 14), (14, 14), (14, 14), (14, 14)])
     """
 
     PARAMETERS: ClassVar[Table] = {
         "learner": expect.optional(expect.part("fit", "a learner such as SLNE()")),
         "projection": known_projection,
-        "n_members": expect.whole(1),
+        "n_members": expect.optional(expect.whole(1)),
         "n_components": expect.optional(expect.whole(1)),
+        "coupling": expect.choice(*get_args(Coupling)),
         "own_neighbors": expect.flag,
         "weights": expect.choice("equal", "accuracy"),
         "joint_epochs": expect.whole(0),
@@ -153,8 +167,9 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         learner: Any = None,
         *,
         projection: ProjectionName | Sequence[ArrayLike] = "pca",
-        n_members: int = 10,
+        n_members: int | None = None,
         n_components: int | None = None,
+        coupling: Coupling = "auto",
         own_neighbors: bool = False,
         weights: Literal["equal", "accuracy"] = "equal",
         joint_epochs: int = 0,
@@ -165,11 +180,24 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         self.projection = projection
         self.n_members = n_members
         self.n_components = n_components
+        self.coupling = coupling
         self.own_neighbors = own_neighbors
         self.weights = weights
         self.joint_epochs = joint_epochs
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    @classmethod
+    def paper(cls, learner: Any = None, **changes: Any) -> Self:
+        """SL-DE as in the paper: ten members, each learned by itself with `SLNE.paper`.
+
+        Examples
+        --------
+        >>> SLDE.paper(n_members=20, projection="random")
+        SLDE(coupling='none', learner=..., n_members=20, projection='random')
+        """
+        settings: dict[str, Any] = {"n_members": 10, "coupling": "none"}
+        return cls(SLNE.paper() if learner is None else learner, **(settings | changes))
 
     @property
     def _prototype(self) -> Any:
@@ -264,21 +292,39 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         unfitted = preparation_for(self.prepare, data.rows.shape, self.weights == "accuracy")
         self.preparation_, rows = prepared(unfitted, data.rows, data.y, seeds, folder)
         self.scale_ = scale_of(rows)
+        held = np.zeros(len(rows), bool)
+        if self.weights == "accuracy":
+            held = held_out(data.labels, HELD_OUT, rng)
         self.projections_, self.energies_ = make_projections(
-            self.projection, rows, self.n_members, self.n_components, rng
-        )
+            self.projection, rows, self._size(rows.shape[1]), self.n_components, rng,
+            np.where(held, -1, data.labels),
+        )  # fmt: skip
         if isinstance(self._prototype, SLNE):  # which divides by the length of projected rows
             check_projections(self, rows)
         self.joint_history_: list[dict[str, float]] = []
-        learners = self._learners(rng, k)
-        hoods, holdout = self._hoods(rows, data, (rng, seeds), k, folder)
+        lengths = [mean_squared_length(rows, P.matrix()) for P in self.projections_]
+        units = Units(self.scale_, lengths, self._coupling)
+        unscaled = self._learners(rng, len(rows), k)
+        learners = [units.learner(n, learner) for n, learner in enumerate(unscaled)]
+        hoods, holdout = self._hoods(rows, data, held, seeds, k, folder)
         inputs = self._inputs(rows, data.labels, hoods, learners) if folder.durable else {}
         members = Members(folder, inputs, len(learners))
-        self._learn(members, rows, learners, (data.labels, hoods, holdout))
+        self._learn(members, rows, learners, units, (data.labels, hoods, holdout))
         members.collect(self)
         if self.joint_epochs and not self.interrupted_:
             self._refine(rows, hoods, learners, folder.durable)
         self.matrix_ = collapsed(self, rows.shape[1])
+
+    def _size(self, columns: int) -> int:
+        """Members that are asked for, or as many as suit the columns."""
+        return usual_members(columns) if self.n_members is None else int(self.n_members)
+
+    @property
+    def _coupling(self) -> str:
+        if self.coupling != "auto":
+            return self.coupling
+        able = isinstance(self._prototype, SLNE) and not self.own_neighbors
+        return "start" if able else "none"
 
     @property
     def _local(self) -> bool:
@@ -293,6 +339,16 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 f"joint_epochs={self.joint_epochs} needs SLNE as learner, not "
                 f"{type(self._prototype).__name__}: only its steps can be taken with the other "
                 "members fixed"
+            )
+        coupled = self._coupling != "none"
+        if coupled and (self.own_neighbors or not isinstance(self._prototype, SLNE)):
+            raise ValueError(
+                f"coupling={self.coupling!r} needs SLNE as learner and own_neighbors=False: the "
+                "others' scores are of the shared graph; give coupling='none'"
+            )
+        if self.coupling == "boosted" and self.weights == "accuracy":
+            raise ValueError(
+                "coupling='boosted' learns members for their plain sum; give weights='equal'"
             )
         if self.weights == "accuracy" and learns_from_labels(self.prepare):
             raise ValueError(
@@ -318,14 +374,16 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             return min(self.n_neighbors, n - 1)
         return clip_n_neighbors(self.n_neighbors, n)
 
-    def _learners(self, rng: np.random.Generator, k: int) -> list[Any]:
+    def _learners(self, rng: np.random.Generator, n: int, k: int) -> list[Any]:
         """One learner a member, all seeds drawn before any work is given out."""
         learners = [clone(self._prototype) for _ in self.projections_]
-        for learner in learners:
+        for learner, P in zip(learners, self.projections_):
             if isinstance(learner, SLNE):
                 learner.set_params(prepare=None)  # the ensemble has done so
                 if learner.execution is not None:  # and has searched
                     learner.execution.index = self.index
+                if isinstance(learner.sampling, str) and learner.sampling == "auto":
+                    learner.set_params(sampling=for_shape(n, P.shape[0])["sampling"])
             if self.own_neighbors and isinstance(learner, SLNE):
                 learner.set_params(n_neighbors=k)  # the warning was given, once for all
             seed = int(rng.integers(2**31 - 1))
@@ -344,18 +402,23 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         return kept_lists(retrieval, k, folder)
 
     def _hoods(
-        self, rows: Array, data: TrainingData, random: Any, k: int, folder: RunFolder
+        self,
+        rows: Array,
+        data: TrainingData,
+        marked: NDArray[np.bool_],
+        seeds: Any,
+        k: int,
+        folder: RunFolder,
     ) -> tuple[Neighborhoods | None, HoldOut]:
         """The shared graph, and the rows held out from it."""
         holdout, self.retrieval_ = HoldOut.none(len(rows)), None
-        rng, seeds = random
         if self.own_neighbors:
             return None, holdout
         neighbors, labels = data.neighbors, data.labels
         if neighbors is None:
             neighbors = self._find_neighbors(rows, data, k, seeds, folder)
         if self.weights == "accuracy":
-            holdout = HoldOut.draw(neighbors, labels, HELD_OUT, rng)
+            holdout = HoldOut.of(marked, neighbors)
         limit = self._execution.hub_limit if isinstance(self._prototype, SLNE) else None
         held = holdout.held if holdout else None
         hoods = neighborhoods(neighbors, labels, held=held, hub_limit=limit)
@@ -368,6 +431,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     ) -> dict[str, Any]:
         """What members are made from."""
         own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_FINGERPRINTED}
+        own |= {"n_members": len(self.projections_), "coupling": self._coupling}
         if not isinstance(self.projection, str):
             own["projection"] = Digest(*(P.matrix() for P in self.projections_))
         graph = () if hoods is None else (*hoods.arrays, hoods.cells)
@@ -392,20 +456,29 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             k: v for k, v in learner.get_params().items() if k not in ("verbose", "random_state")
         }
 
-    def _learn(self, members: Members, rows: Array, learners: list[Any], shared: Any) -> None:
+    def _learn(
+        self, members: Members, rows: Array, learners: list[Any], units: Units, shared: Any
+    ) -> None:
         self.interrupted_ = False
         missing = sorted(set(range(len(learners))) - set(members.finished()))
         if not missing:
             members.clear_shared()  # left by a run that was killed at its end
             return
         members.write_shared(*shared)
+        hoods = shared[1]
+        if self._coupling != "none":
+            scores = start_scores(rows, hoods, self.projections_)
+            members.write_scores(scores / np.float32(units.alike(0)))
         durable, path = members.folder.durable, str(members.folder.path)
         try:
-            # The only parallel call: joblib's back end decides where the members are learned.
-            Parallel(n_jobs=self.n_jobs, verbose=self._execution.verbose)(
-                delayed(learn_member)(members, n, learner)
-                for n, learner in self._tasks(members, rows, missing, learners)
-            )
+            if self._coupling == "boosted":
+                boost(members, rows, hoods, self.projections_, learners, units, scores)
+            else:
+                # The only parallel call: joblib's back end decides where members are learned.
+                Parallel(n_jobs=self.n_jobs, verbose=self._execution.verbose)(
+                    delayed(learn_member)(members, n, learner)
+                    for n, learner in self._tasks(members, rows, missing, learners)
+                )
         except KeyboardInterrupt:
             done = len(members.finished())
             if durable or not done:  # the finished ones stay there, the same fit goes on
@@ -432,7 +505,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             with serial_blas():
                 P = self.projections_[n].matrix()
                 members.write_rows(n, rows, P)
-            yield n, in_units_of(self.scale_, mean_squared_length(rows, P), learners[n])
+            yield n, learners[n]
 
     def _tell_of_interrupt(self, what: str, durable: bool) -> None:
         self.interrupted_ = True
@@ -446,27 +519,11 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             raise ValueError("joint_epochs needs the shared graph: own_neighbors=False")
         ensemble = []
         for n, P in enumerate(self.projections_):
-            own_scale = mean_squared_length(rows, P.matrix())
-            learner = in_units_of(self.scale_, own_scale, learners[n])
             epochs = len(self.histories_[n])
-            ensemble.append(JointMember(P, self.members_[n], self.weights_[n], learner, epochs))
+            ensemble.append(JointMember(P, self.members_[n], self.weights_[n], learners[n], epochs))
         margin = self.margin * self.scale_
         try:
             refine(rows, hoods, ensemble, margin, self.joint_epochs, self.joint_history_)
         except KeyboardInterrupt:
             self._tell_of_interrupt(f"{len(self.joint_history_)} joint updates are kept", durable)
         self.members_ = [member.matrix for member in ensemble]
-
-
-def in_units_of(scale: float, own_scale: float, learner: Any) -> Any:
-    """A clone that steps in the units of the whole data, as the paper's constants do.
-
-    SLNE divides by the mean squared length of the rows it is given. A PCA block holds a part of
-    that length: measured by itself, a block of little variance would step as far as the first.
-    """
-    learner = clone(learner)
-    if isinstance(learner, SLNE) and own_scale > 0:
-        ratio = scale / own_scale
-        rule, step_size = learner._rule.scaled(ratio), learner._step_size / ratio
-        learner.set_params(sampling=rule, step_size=step_size)
-    return learner

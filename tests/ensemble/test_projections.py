@@ -49,12 +49,23 @@ def test_even_partition_when_d_is_left_out():
     }
 
 
-@pytest.mark.parametrize("d", [None, 1])
-def test_no_more_blocks_than_columns(d):
+def test_no_more_blocks_than_columns():
     with pytest.warns(UserWarning, match="n_members=20 .* 12 columns; 12 members are used"):
-        assert len(make_projections("pca", rows(), 20, d, rng(0))[0]) == 12
-    assert len(make_projections("random", rows(), 20, d, rng(0))[0]) == 20
-    assert len(make_projections("mixed", rows(), 40, d, rng(0))[0]) == 40
+        assert len(make_projections("pca", rows(), 20, None, rng(0))[0]) == 12
+    assert len(make_projections("random", rows(), 20, None, rng(0))[0]) == 20
+    assert len(make_projections("mixed", rows(), 40, None, rng(0))[0]) == 40
+
+
+def test_more_blocks_than_columns_overlap_if_their_size_is_given():
+    made, _ = make_projections("pca", rows(), 20, 2, rng(0))
+    assert [P.shape for P in made] == [(2, 12)] * 20
+
+
+def test_rows_that_vary_in_too_few_directions():
+    X = rows()
+    X[:, 3:] = 0
+    with pytest.raises(ValueError, match="n_components=5, but the rows of X vary in 3 directions"):
+        make_projections("pca", X, 4, 5, rng(0))
 
 
 def test_fewer_rows_than_directions():
@@ -70,8 +81,6 @@ def test_fewer_rows_than_directions():
         ("random", 2, 0, "n_components=0"),
         ("random", 2.5, 2, "n_members=2.5 must be a whole number"),
         ("random", 2, 2.5, "n_components=2.5 must be a whole number"),
-        ("pca", 4, 4, "need 16 principal directions"),
-        ("pca", 20, 2, "need 40 principal directions"),
         ("nonsense", 2, 2, "projection='nonsense'"),
         ([np.ones((2, 5))], 1, None, r"shape \(2, 5\); \(d, 12\)"),
         ([np.ones(12)], 1, None, r"or a list of \(d, D\) matrices"),

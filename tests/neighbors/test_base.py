@@ -13,7 +13,8 @@ from nearkin.neighbors.base import EXACT_ROWS, build, resolve
 from nearkin.neighbors.exact import Exact
 from samples import blobs
 
-BACK_ENDS = ["exact", "auto", "cells;recall=0.999", "Flat", "IVF8,Flat;nprobe=8", "HNSW32", "tree"]
+BACK_ENDS = ["exact", "auto", "cells;recall=0.999", "Flat", "IVF8,Flat;nprobe=8", "HNSW32", "tree",
+             "itq;bits=64,candidates=100"]  # fmt: skip
 
 register("tree", "kd_tree:KDTree")
 
@@ -142,7 +143,9 @@ def test_what_cannot_be_imported_is_named(rows, target):
 
 
 def test_an_unknown_name_lists_what_there_is(rows):
-    with pytest.raises(ValueError, match=r"use 'auto', 'exact', 'cells', 'tree'.* faiss index"):
+    with pytest.raises(
+        ValueError, match=r"use 'auto', 'exact', 'cells', 'itq', 'tree'.* faiss index"
+    ):
         nearest(rows, 3, index="treee")
 
 

@@ -11,7 +11,7 @@ MAX_COMPONENTS = 3_000
 
 # Settings that have no effect unless another is set, and those that go with the automatic choice.
 REQUIRES = {
-    "ensemble": ("members", "dims", "own_neighbors", "weights", "joint_epochs"),
+    "ensemble": ("members", "dims", "coupling", "own_neighbors", "weights", "joint_epochs"),
     "preprocess": ("components", "whitening", "power", "center", "unit_length", "fourier"),
     "fourier": ("bandwidth",),
 }
@@ -79,10 +79,15 @@ class TrainingSettings:
         "or by a preprocessing of its own, such as 'power=0.5,whitening=0.5'.", "Learner",
     )  # fmt: skip
     ensemble: str | None = _option(
-        None, "SL-DE: pca, random, orthonormal, sparse or mixed.", "Ensemble"
+        None,
+        "SL-DE: pca, strided, discriminant, random, orthonormal, sparse or mixed.",
+        "Ensemble",
     )
     members: int = _option(10, "Members of the ensemble.", "Ensemble")
     dims: int | None = _option(None, "Dimensions of a member.", "Ensemble")
+    coupling: str = _option(
+        "auto", "What members know of each other: none, start or boosted.", "Ensemble"
+    )
     own_neighbors: bool = _option(
         False, "Search neighbours in each member's own space.", "Ensemble"
     )
@@ -281,6 +286,7 @@ class TrainingSettings:
             learner = nearkin.SLDE(
                 learner, projection=self.ensemble,
                 n_members=self.members, n_components=self.dims, own_neighbors=self.own_neighbors,
+                coupling=self.coupling,  # type: ignore[arg-type]
                 weights=self.weights,  # type: ignore[arg-type]
                 joint_epochs=self.joint_epochs,
                 n_jobs=jobs,

@@ -8,19 +8,21 @@ the missing ones.
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
+from nearkin.ensemble.coupling import add_member, own_scores
 from nearkin.ensemble.projections import Fixed
 from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.io.safetensors import Stream
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.trainer import TINY
-from nearkin.native.blas import multiply_into, project_rows, serial_blas
+from nearkin.native.blas import project_rows, serial_blas
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.preprocessing.pca import row_blocks
@@ -28,7 +30,7 @@ from nearkin.preprocessing.pca import row_blocks
 Array = NDArray[np.float32]
 
 _GRAPH = ("indptr", "indices", "n_targets")
-_SHARED = "shared"
+_SHARED, _SCORES = "shared", "scores"
 _SAMPLE = 1_000
 
 
@@ -65,6 +67,10 @@ class Members:
                 shared["cells"] = hoods.cells
         self.folder.write(_SHARED, {}, shared)
 
+    def write_scores(self, scores: Array) -> None:
+        """Write what the ensemble gives each edge, in the units of members that are coupled."""
+        self.folder.write(_SCORES, {}, {"scores": scores})
+
     def write_rows(self, n: int, X: Array, P: Array) -> None:
         """Write the projected rows ``X Pᵀ`` of member `n`, block by block."""
         shape = len(X), len(P)
@@ -74,6 +80,7 @@ class Members:
     def clear_shared(self) -> None:
         """Remove everything but the members, finished or not."""
         self.folder.remove(_SHARED)
+        self.folder.remove(_SCORES)
         for n in range(self.count):
             self.folder.remove(_rows(n))
         for n in self.finished():  # a worker may have died before it did so
@@ -121,7 +128,8 @@ def learn_member(members: Members, n: int, learner: Any) -> None:
     unfinished = folder.sub(_unfinished(n))
     with limited(1):
         checkpoints = unfinished if folder.durable else RunFolder.nowhere()
-        matrix = matrix_of(_fitted(learner, rows, labels, _graph(shared), checkpoints))
+        hoods = _coupled(folder, rows, _graph(shared))
+        matrix = matrix_of(_fitted(learner, rows, labels, hoods, checkpoints))
         holdout = HoldOut(held, voters)
         accuracy = holdout.accuracy(rows, labels, matrix) if holdout else 1.0
     notes = {"accuracy": float(accuracy), "history": getattr(learner, "history_", [])}
@@ -145,6 +153,14 @@ def _graph(shared: Mapping[str, NDArray[Any]]) -> Neighborhoods | None:
     cells = np.array(shared["cells"]) if "cells" in shared else None
     indptr, indices, n_targets = (shared[name] for name in _GRAPH)
     return Neighborhoods(indptr, indices, n_targets, cells=cells)
+
+
+def _coupled(folder: RunFolder, rows: Array, hoods: Neighborhoods | None) -> Neighborhoods | None:
+    """The graph with the scores of the other members, if there are any."""
+    found = folder.read(_SCORES, None, verify=False)
+    if found is None or hoods is None:
+        return hoods
+    return replace(hoods, offsets=found[0]["scores"] - own_scores(rows, hoods))
 
 
 def _fitted(
@@ -181,10 +197,7 @@ def collapsed(model: Any, D: int) -> Array:
     total = np.zeros((D, D), np.float32)
     with serial_blas():
         for P, M, weight in zip(model.projections_, model.members_, model.weights_):
-            matrix = P.matrix()
-            half = np.empty_like(matrix)
-            multiply_into(half, np.ascontiguousarray(M), matrix)
-            multiply_into(total, matrix, half, scale=weight, keep=1, left_transposed=True)
+            add_member(total, P, M, weight)
     return total
 
 

@@ -30,6 +30,7 @@ def ensemble_bytes(
     joint: bool = False,
     local: bool = False,
     quantized: bool = False,
+    coupled: bool = False,
     **search: Any,
 ) -> Stages:
     """Bytes per stage for `members` projections to `width` dimensions, `jobs` at once.
@@ -48,6 +49,9 @@ def ensemble_bytes(
     worker = 24 * width**2 + 4 * BLOCK * (6 * width + 2 * BLOCK) + ROW_BYTES * rows + FIXED_BYTES
     copy = quantized_bytes(rows, width) if quantized else 0
     worker += copy
+    if coupled:  # the ensemble's score of each edge, mapped, and the others' part of it
+        worker += 8 * DEGREE * rows * k
+        shared += 4 * DEGREE * rows * k + 4 * dims**2
     stages["members"] = shared + jobs * (worker + (200 << 20 if jobs > 1 else 0))
     total = shared + 8 * dims**2 + 4 * members * width**2
     stages["ensemble"] = total + (20 * DEGREE * rows * k + 4 * rows * width + copy if joint else 0)
@@ -58,7 +62,7 @@ def check_ensemble(model: Any, data: TrainingData, durable: bool) -> None:
     """Refuse a fit of SL-DE that does not fit into memory."""
     (n, D), neighbors = data.rows.shape, data.neighbors
     given = not isinstance(model.projection, str)
-    members = len(model.projection) if given else int(model.n_members)  # no uint8, which is short
+    members = len(model.projection) if given else model._size(D)
     width = max(map(len, model.projection)) if given else model.n_components
     width = int(width or max(1, D // members))
     k = min(model.n_neighbors, n - 1) if neighbors is None else listed(neighbors, n)
@@ -67,7 +71,7 @@ def check_ensemble(model: Any, data: TrainingData, durable: bool) -> None:
     stages = ensemble_bytes(
         n, D, k, width=width, members=members, jobs=jobs, joint=model.joint_epochs > 0,
         local=model._local, quantized=bool(quantizes and quantizes(n, width)),
-        index=model.index, ready_lists=neighbors is not None,
+        coupled=model._coupling != "none", index=model.index, ready_lists=neighbors is not None,
     )  # fmt: skip
     if model.prepare is not None:
         stages = with_preparation(stages, n, D, durable)

@@ -1,32 +1,45 @@
-"""Projections P_n of the ensemble: blocks of principal directions, random or given matrices.
+"""Projections P_n of the ensemble: blocks of directions of the rows, random or given matrices.
 
 Each is a d×D matrix. They are linear, without centring or renormalising, so that the ensemble
-collapses to one matrix Σ PᵀMP. Blocks of principal directions are left unscaled, random matrices
+collapses to one matrix Σ PᵀMP. Blocks of directions are left unscaled, random matrices
 keep lengths on average. Random ones are described by their seed and made when they are needed:
 two hundred of them would not fit in memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.ensemble.directions import consecutive, discriminant, principal, strided
 from nearkin.native.blas import serial_blas
-from nearkin.preprocessing import pca
 from nearkin.validation import expect
 from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import checked
 
 Array = NDArray[np.float32]
 
-ProjectionName = Literal["pca", "random", "orthonormal", "sparse", "mixed"]
+ProjectionName = Literal[
+    "pca", "strided", "discriminant", "random", "orthonormal", "sparse", "mixed"
+]
 KINDS: tuple[ProjectionName, ...] = get_args(ProjectionName)
+# How those that share out orthonormal directions of the rows deal them to the members.
+DEALT: dict[str, Callable[[int, int, int | None], list[NDArray[np.int64]]]] = {
+    "pca": consecutive,
+    "strided": strided,
+    "discriminant": strided,
+}
+MOST_MEMBERS, FEWEST_COLUMNS = 10, 64
 
 
 class Projection(Protocol):
     """An object with a d×D matrix."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Its shape, d and D."""
 
     def matrix(self) -> Array:
         """The d×D matrix."""
@@ -34,9 +47,14 @@ class Projection(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """A stored matrix: a block of principal directions, or one that the user gave."""
+    """A stored matrix: a block of directions, or one that the user gave."""
 
     rows: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Its shape, d and D."""
+        return self.rows.shape[0], self.rows.shape[1]
 
     def matrix(self) -> Array:
         """The d×D matrix."""
@@ -55,6 +73,11 @@ class Random:
     d: int
     D: int
     seed: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Its shape, d and D."""
+        return self.d, self.D
 
     def matrix(self) -> Array:
         """The d×D matrix."""
@@ -80,6 +103,17 @@ known_projection = expect.either(
 )
 
 
+def usual_members(columns: int) -> int:
+    """Members of an ensemble if their number is left out: ten, or fewer that are wide enough.
+
+    Examples
+    --------
+    >>> [usual_members(columns) for columns in (16, 100, 1_000)]
+    [1, 1, 10]
+    """
+    return max(1, min(MOST_MEMBERS, columns // FEWEST_COLUMNS))
+
+
 @checked(
     projection=known_projection,
     n_members=expect.whole(1),
@@ -91,15 +125,22 @@ def make_projections(
     n_members: int,
     n_components: int | None,
     rng: np.random.Generator,
+    labels: NDArray[np.integer] | None = None,
 ) -> tuple[list[Projection], list[float]]:
-    """The projections of an ensemble, and the share of the variance that each PCA block holds.
+    """The projections of an ensemble, and the share of the variance that each block holds.
 
     Parameters
     ----------
-    projection : {"pca", "random", "orthonormal", "sparse", "mixed"} or list of (d, D) matrices
-        ``mixed`` takes PCA blocks for half of the members and Gaussian matrices for the others.
+    projection : {"pca", "strided", "discriminant", "random", …} or list of (d, D) matrices
+        ``pca``: principal directions in consecutive blocks; ``strided``: the same, dealt out in
+        turn; ``discriminant``: directions that tell classes apart, then principal ones, dealt
+        out; ``mixed``: consecutive blocks for half of the members, Gaussian matrices for the
+        others.
     n_components : int, optional
-        d; an even partition of the D columns among the members if left out.
+        d; if left out, the directions are shared out evenly among the members. Where directions
+        are fewer than the members need, blocks overlap.
+    labels : (n,) integer array, optional
+        Needed by ``discriminant``; −1 for rows that it must not learn from.
 
     Examples
     --------
@@ -112,8 +153,10 @@ def make_projections(
     if not isinstance(projection, str):
         return [_given(P, D) for P in projection], []
     d, n_members = _sizes(projection, D, n_members, n_components)
-    blocks = {"pca": n_members, "mixed": min(n_members // 2, D // d)}.get(projection, 0)
-    made, energies = _pca_blocks(X, blocks, d, rng) if blocks else ([], [])
+    if projection in DEALT:
+        return _dealt(projection, X, n_members, n_components, rng, labels)
+    blocks = min(n_members // 2, D // d) if projection == "mixed" else 0
+    made, energies = _dealt("pca", X, blocks, d, rng) if blocks else ([], [])
     random_kind = "random" if projection == "mixed" else projection
     seeds = rng.integers(2**63, size=n_members - blocks)
     return [*made, *(Random(random_kind, d, D, int(seed)) for seed in seeds)], energies
@@ -123,19 +166,14 @@ def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple
     d = max(1, D // n_members) if n_components is None else n_components
     if d > D:
         raise ValueError(f"n_components={d} must lie between 1 and the {D} columns of X")
-    if kind != "pca":
+    if kind not in DEALT:
         return d, n_members
     made = min(n_members, D)  # a block has at least one column
-    if made * d > D:
-        raise ValueError(
-            f"n_members={n_members} blocks of n_components={d} need {n_members * d} principal "
-            f"directions, but X has n_features={D}; lower one of them or use projection='random'"
-        )
-    if made < n_members:
+    if made < n_members and n_components is None:
         warn_caller(
             f"n_members={n_members} PCA blocks but X has {D} columns; {made} members are used"
         )
-    return d, made
+    return d, made if n_components is None else n_members
 
 
 def _given(P: Any, D: int) -> Fixed:
@@ -145,19 +183,30 @@ def _given(P: Any, D: int) -> Fixed:
     return Fixed(P)
 
 
-def _pca_blocks(
-    X: Any, blocks: int, d: int, rng: np.random.Generator
+def _dealt(
+    kind: str,
+    X: Any,
+    n_members: int,
+    d: int | None,
+    rng: np.random.Generator,
+    labels: NDArray[np.integer] | None = None,
 ) -> tuple[list[Projection], list[float]]:
-    """Consecutive blocks of principal directions, in the order of their variance."""
-    wanted = blocks * d
-    available = min(wanted, X.shape[0])
-    centre = pca.mean(X)
-    directions, variances = pca.principal_directions(X, available, centre, rng)
-    if available < wanted:  # fewer rows than directions: the rest holds no variance
-        directions = np.concatenate([directions, np.zeros((wanted - available, X.shape[1]))])
-        variances = np.concatenate([variances, np.zeros(wanted - available)])
-    squares = (np.square(block - centre, dtype=np.float64) for _, block in pca.row_blocks(X))
-    total = sum(float(block.sum()) for block in squares) / X.shape[0]
-    parts = [slice(b * d, (b + 1) * d) for b in range(blocks)]
-    made = [Fixed(np.ascontiguousarray(directions[part], np.float32)) for part in parts]
-    return list(made), [float(variances[part].sum() / max(total, 1e-30)) for part in parts]
+    """Blocks of `d` directions; all that hold variance, evenly shared, if left out."""
+    overlapping = d is not None and n_members * d > X.shape[1]
+    wanted = None if d is None or overlapping else n_members * d
+    if kind == "discriminant":
+        if labels is None:
+            raise ValueError("projection='discriminant' needs labels")
+        found = discriminant(X, labels, wanted, rng)
+    else:
+        found = principal(X, wanted, rng)
+    count = len(found.rows)
+    if d is not None and d > count:
+        raise ValueError(
+            f"n_components={d}, but the rows of X vary in {count} directions only; lower it"
+        )
+    members = n_members if overlapping else min(n_members, count)
+    blocks = [
+        found.block(place) for place in DEALT[kind](count, members, d if overlapping else None)
+    ]
+    return [Fixed(rows) for rows, _ in blocks], [share for _, share in blocks]

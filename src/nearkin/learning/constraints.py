@@ -83,6 +83,24 @@ class Constraint(ParameterGroup):
         return (vectors[:, largest] * values[largest]) @ vectors[:, largest].T
 
 
+def factors(M: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """A and B of ``M = AᵀB``, for queries and for rows: xᵀMz is the dot product of Ax and Bz.
+
+    Both halves of the singular value decomposition get the roots of the singular values, so that
+    a length of one means as much as of the other.
+
+    Examples
+    --------
+    >>> M = np.array([[0, 4], [-1, 0]], np.float32)
+    >>> A, B = factors(M)
+    >>> bool(np.allclose(A.T @ B, M, atol=1e-6))
+    True
+    """
+    u, values, vt = linalg.svd(M)
+    roots = np.sqrt(values)
+    return (u * roots).T.astype(np.float32), (roots[:, None] * vt).astype(np.float32)
+
+
 def components(M: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows L with ``M = LᵀL`` for a positive semidefinite `M`, one for each positive eigenvalue."""
     values, vectors = linalg.eigh((M + M.T) / 2)

@@ -55,9 +55,15 @@ class HoldOut:
         rng: np.random.Generator,
     ) -> Self:
         """Hold out a stratified `fraction` of the rows that have neighbours."""
-        check_lists(neighbors, len(labels))
-        held = held_out(labels, fraction, rng)
-        voters = lists_of(neighbors, np.flatnonzero(held), len(labels))
+        return cls.of(held_out(labels, fraction, rng), neighbors)
+
+    @classmethod
+    def of(cls, marked: NDArray[np.bool_], neighbors: NeighborLists) -> Self:
+        """Hold out those of the marked rows that have neighbours."""
+        n = len(marked)
+        check_lists(neighbors, n)
+        held = marked.copy()
+        voters = lists_of(neighbors, np.flatnonzero(held), n)
         known = voters.max(axis=1) >= 0
         held[held] = known
         return cls(held, voters[known])

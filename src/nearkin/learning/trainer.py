@@ -92,6 +92,9 @@ class Trainer:
     def __post_init__(self) -> None:
         s, D = self.settings, self.X.shape[1]
         self.X = read_only(self.X)
+        if self.hoods.offsets is not None:
+            # Writable as those of joint refinement, so that both share one compiled version.
+            self.offsets = np.require(self.hoods.offsets, requirements=["W", "E"])
         self.quantized = quantize_rows(self.X) if s.quantize else no_quantized_rows()
         self.initial_norm = float(np.linalg.norm(self.matrix))
         self.longest = int(self.hoods.degrees.max(initial=0))

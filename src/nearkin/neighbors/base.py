@@ -17,7 +17,7 @@ from nearkin.validation import expect
 from nearkin.validation.parameters import checked, require
 
 Array = NDArray[np.float32]
-IndexDescription = Literal["auto", "exact", "cells"] | str
+IndexDescription = Literal["auto", "exact", "cells", "itq"] | str
 Metric = Literal["euclidean", "dot"]
 
 EXACT_ROWS = 100_000  # "auto" is exact up to this many rows
@@ -75,6 +75,7 @@ _BUILT_IN = {
     "auto": "nearkin.neighbors.cells:Cells",
     "exact": "nearkin.neighbors.exact:Exact",
     "cells": "nearkin.neighbors.cells:Cells",
+    "itq": "nearkin.neighbors.itq:IterativeQuantization",
 }
 _registered: dict[str, str | type[Index]] = {}
 
@@ -143,7 +144,8 @@ def check_metric(description: str, n: int, metric: Metric) -> type[Index]:
     # A back end need not derive from Index.
     if metric != "euclidean" and metric not in getattr(back_end, "metrics", ()):
         raise ValueError(
-            f"index={description!r} does not search by metric={metric!r}; use 'exact' or 'cells'"
+            f"index={description!r} does not search by metric={metric!r}; use 'exact', 'cells' or "
+            "'itq'"
         )
     return back_end
 

@@ -5,6 +5,7 @@ from nearkin.neighbors.base import EXACT_ROWS
 from nearkin.neighbors.cells import CODED_DIMS
 from nearkin.neighbors.exact import DATABASE_BYTES, PRODUCT_BYTES
 from nearkin.neighbors.faiss import FaissIndex
+from nearkin.neighbors.itq import SAMPLE, settings_of
 from nearkin.neighbors.kmeans import TRAIN_ROWS_A_CELL
 from nearkin.neighbors.lists import QUERY_BLOCK
 from nearkin.validation import memory
@@ -26,6 +27,10 @@ def search_bytes(rows: int, dims: int, k: int, index: str, queries: int | None =
     if index.startswith(("auto", "cells")):
         reduced = 6 * rows * min(CODED_DIMS, dims)  # as they come, and as bytes
         return lists + CANDIDATES * block + max(reduced, partition_bytes(rows, dims))
+    if index.partition(";")[0] == "itq":
+        settings = settings_of(index)
+        sample = 12 * dims * min(rows, SAMPLE) + 32 * dims**2
+        return lists + settings["candidates"] * block + rows * settings["bits"] // 4 + sample
     # An index grows by half as it fills, and keeps every row; a compressing one keeps less.
     sample = 2 * 4 * dims * min(rows, 2 * FaissIndex.TRAIN_ROWS)
     return lists + block + max(3 * whole // 2 + 8 * rows, sample)

@@ -94,6 +94,7 @@ def slde(settings: PaperSettings, jobs: int, **changes: Any) -> SLDE:
         projection=settings.projection,
         n_members=settings.members,
         n_components=settings.member_dims,
+        coupling="none",
         n_jobs=jobs,
         random_state=0,
     )

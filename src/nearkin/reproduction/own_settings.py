@@ -60,6 +60,7 @@ def slde(setup: Setup, task: Task) -> Score:
             member,
             n_members=BLOCKS,
             n_components=max(1, X.shape[1] // BLOCKS),
+            coupling="none",
             n_jobs=setup.jobs,
             random_state=0,
         )
