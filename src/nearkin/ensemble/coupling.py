@@ -29,14 +29,6 @@ Array = NDArray[np.float32]
 Coupling = Literal["auto", "none", "start", "boosted"]
 
 
-def add_member(total: Array, P: Projection, M: Array, weight: float) -> None:
-    """``total += weight · PᵀMP``."""
-    matrix = P.matrix()
-    half = np.empty_like(matrix)
-    multiply_into(half, np.ascontiguousarray(M), matrix)
-    multiply_into(total, matrix, half, scale=weight, keep=1, left_transposed=True)
-
-
 def start_scores(X: Array, hoods: Neighborhoods, projections: Iterable[Projection]) -> Array:
     """What the ensemble gives each edge before anything is learned: ``x_iᵀ (Σ PᵀP) x_j``."""
     whole = np.zeros((X.shape[1], X.shape[1]), np.float32)

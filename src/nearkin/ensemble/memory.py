@@ -75,8 +75,5 @@ def check_ensemble(model: Any, data: TrainingData, durable: bool) -> None:
     )  # fmt: skip
     if model.prepare is not None:
         stages = with_preparation(stages, n, D, durable)
-    if model.own_neighbors:  # every worker searches in its own columns
-        own = max(fit_bytes(n, width, k, index=model.index).values())
-        stages = {"members": stages["members"] + jobs * own}
     advice = f"lower n_neighbors={k}, n_components={width}, n_members={members} or n_jobs={jobs}"
     memory.check(f"an ensemble on {n} rows of {D} columns", stages, advice)
