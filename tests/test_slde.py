@@ -159,7 +159,7 @@ def test_weights_by_held_out_accuracy(data):
 
 def test_options_and_saving(data, tmp_path):
     X, y = data
-    model = SLDE(slne(psd=True, **EASY), projection="mixed", n_members=4, own_neighbors=True)
+    model = SLDE(slne(psd=True, **EASY), projection="mixed", n_members=4)
     model.fit(X, y)
     L = model.components_
     np.testing.assert_allclose(L.T @ L, model.matrix_, atol=1e-3)
@@ -375,7 +375,6 @@ def test_a_folder_that_is_a_file(data, tmp_path):
             "'exact' takes no settings",
         ),
         ({"learner": LMNN(), "joint_epochs": 1}, "needs SLNE as learner"),
-        ({"weights": "accuracy", "own_neighbors": True}, "own_neighbors=False"),
     ],
 )
 def test_bad_parameters(data, settings, message):
@@ -397,11 +396,10 @@ def test_one_row_has_no_objective(data):
         model.objective(X[:1], y[:1])
 
 
-@pytest.mark.parametrize("own_neighbors", [False, True])
-def test_more_neighbours_than_rows(data, own_neighbors):
+def test_more_neighbours_than_rows(data):
     """One warning, as from SLNE alone, at the call of fit; and what all other rows would give."""
     X, y = data
-    settings = {"n_members": 3, "own_neighbors": own_neighbors, "random_state": 0}
+    settings = {"n_members": 3, "random_state": 0}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         many = SLDE(SLNE.paper(n_neighbors=500, max_epochs=1), **settings).fit(X, y)

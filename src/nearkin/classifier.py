@@ -403,7 +403,9 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         return self._queries(X)[1]
 
     def on_prepared_rows(self) -> Self:
-        """A copy for rows that are `prepared` already; rows and index are shared.
+        """A copy for rows that are `prepared` already; rows and their index are shared.
+
+        A retrieval is left out: it knows rows as they were given.
 
         Examples
         --------
@@ -414,10 +416,13 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "database_")
         self._check_fitted()
-        if self.retrieval_ is None:
-            _ = self._index  # built once, for both
         inner = copy(self)
-        inner.preprocess_ = inner.retrieval_ = None
+        if self.retrieval_ is None:
+            inner._cached_index = self._index  # built once, for both
+        else:
+            inner.retrieval_ = inner.search_index_ = inner._cached_index = None
+            inner.index = index_description(self.index)
+        inner.preprocess_ = None
         inner.n_features_in_ = self.database_.shape[1]
         inner.__dict__.pop("feature_names_in_", None)
         return inner

@@ -95,9 +95,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         ``"start"``: pairs are scored by the whole ensemble, the other members at their start, the
         identity; still in parallel. ``"boosted"``: members before it as they were learned, so
         that each learns what the ensemble so far gets wrong; one after the other, not in
-        parallel. ``"auto"``: ``"start"`` where it can be, for SLNE on shared neighbours.
-    own_neighbors : bool
-        Give each member the neighbours of its own subspace instead of the shared ones.
+        parallel. ``"auto"``: ``"start"`` for SLNE, ``"none"`` for other learners.
     weights : {"equal", "accuracy"}
         Add members up as they are, or weighted by how well each votes on a tenth of the rows
         (at most 5,000) that are held out for it.
@@ -148,7 +146,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         "n_members": expect.optional(expect.whole(1)),
         "n_components": expect.optional(expect.whole(1)),
         "coupling": expect.choice(*get_args(Coupling)),
-        "own_neighbors": expect.flag,
         "weights": expect.choice("equal", "accuracy"),
         "joint_epochs": expect.whole(0),
         "n_jobs": expect.jobs,
@@ -170,7 +167,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         n_members: int | None = None,
         n_components: int | None = None,
         coupling: Coupling = "auto",
-        own_neighbors: bool = False,
         weights: Literal["equal", "accuracy"] = "equal",
         joint_epochs: int = 0,
         n_jobs: int | None = None,
@@ -181,7 +177,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         self.n_members = n_members
         self.n_components = n_components
         self.coupling = coupling
-        self.own_neighbors = own_neighbors
         self.weights = weights
         self.joint_epochs = joint_epochs
         self.n_jobs = n_jobs
@@ -304,9 +299,9 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         self.joint_history_: list[dict[str, float]] = []
         lengths = [mean_squared_length(rows, P.matrix()) for P in self.projections_]
         units = Units(self.scale_, lengths, self._coupling)
-        unscaled = self._learners(rng, len(rows), k)
+        unscaled = self._learners(rng, len(rows))
         learners = [units.learner(n, learner) for n, learner in enumerate(unscaled)]
-        hoods, holdout = self._hoods(rows, data, (held, seeds), k, folder)
+        hoods, holdout = self._hoods(rows, data, held, seeds, k, folder)
         inputs = self._inputs(rows, data.labels, hoods, learners) if folder.durable else {}
         members = Members(folder, inputs, len(learners))
         self._learn(members, rows, learners, units, (data.labels, hoods, holdout))
@@ -323,13 +318,12 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     def _coupling(self) -> str:
         if self.coupling != "auto":
             return self.coupling
-        able = isinstance(self._prototype, SLNE) and not self.own_neighbors
-        return "start" if able else "none"
+        return "start" if isinstance(self._prototype, SLNE) else "none"
 
     @property
     def _local(self) -> bool:
         """Whether members visit rows that lie together one after the other."""
-        return self._execution.order == "local" and not self.own_neighbors
+        return self._execution.order == "local"
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -340,11 +334,10 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 f"{type(self._prototype).__name__}: only its steps can be taken with the other "
                 "members fixed"
             )
-        coupled = self._coupling != "none"
-        if coupled and (self.own_neighbors or not isinstance(self._prototype, SLNE)):
+        if self._coupling != "none" and not isinstance(self._prototype, SLNE):
             raise ValueError(
-                f"coupling={self.coupling!r} needs SLNE as learner and own_neighbors=False: the "
-                "others' scores are of the shared graph; give coupling='none'"
+                f"coupling={self.coupling!r} needs SLNE as learner, not "
+                f"{type(self._prototype).__name__}; give coupling='none'"
             )
         if self.coupling == "boosted" and self.weights == "accuracy":
             raise ValueError(
@@ -360,32 +353,25 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
                 f"learner.execution.refresh={self._execution.refresh}: members share one graph, "
                 "which is not searched again; give refresh=0, or learn with SLNE"
             )
-        if self.own_neighbors:
-            refuse_retrieval(self._execution.index, "own_neighbors searches in each projection")
         if self.weights == "accuracy":
             check_unlabelled(self._execution.index, "weights='accuracy' judges on held-out rows")
-        if self.weights == "accuracy" and self.own_neighbors:
-            raise ValueError("weights='accuracy' judges by the shared graph: own_neighbors=False")
 
     def _near(self, n: int, neighbors: NeighborLists | None) -> int:
         """Neighbours that are looked for, a row: the learner's number or all others."""
-        ready = neighbors is not None and not self.own_neighbors
-        if ready or not hasattr(self._prototype, "n_neighbors"):
+        if neighbors is not None or not hasattr(self._prototype, "n_neighbors"):
             return min(self.n_neighbors, n - 1)
         return clip_n_neighbors(self.n_neighbors, n)
 
-    def _learners(self, rng: np.random.Generator, n: int, k: int) -> list[Any]:
+    def _learners(self, rng: np.random.Generator, n: int) -> list[Any]:
         """One learner a member, all seeds drawn before any work is given out."""
         learners = [clone(self._prototype) for _ in self.projections_]
         for learner, P in zip(learners, self.projections_):
             if isinstance(learner, SLNE):
                 learner.set_params(prepare=None)  # the ensemble has done so
-                if isinstance(learner.sampling, str) and learner.sampling == "auto":
-                    learner.set_params(sampling=for_shape(n, P.shape[1])["sampling"])
                 if learner.execution is not None:  # and has searched
                     learner.execution.index = self.index
-            if self.own_neighbors and isinstance(learner, SLNE):
-                learner.set_params(n_neighbors=k)  # the warning was given, once for all
+                if isinstance(learner.sampling, str) and learner.sampling == "auto":
+                    learner.set_params(sampling=for_shape(n, P.shape[1])["sampling"])
             seed = int(rng.integers(2**31 - 1))
             if "random_state" in learner.get_params():
                 learner.set_params(random_state=seed)
@@ -402,13 +388,16 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         return kept_lists(retrieval, k, folder)
 
     def _hoods(
-        self, rows: Array, data: TrainingData, random: Any, k: int, folder: RunFolder
-    ) -> tuple[Neighborhoods | None, HoldOut]:
+        self,
+        rows: Array,
+        data: TrainingData,
+        marked: NDArray[np.bool_],
+        seeds: Any,
+        k: int,
+        folder: RunFolder,
+    ) -> tuple[Neighborhoods, HoldOut]:
         """The shared graph, and the rows held out from it."""
         holdout, self.retrieval_ = HoldOut.none(len(rows)), None
-        marked, seeds = random
-        if self.own_neighbors:
-            return None, holdout
         neighbors, labels = data.neighbors, data.labels
         if neighbors is None:
             neighbors = self._find_neighbors(rows, data, k, seeds, folder)
@@ -422,14 +411,14 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         return hoods, holdout
 
     def _inputs(
-        self, rows: Array, labels: Any, hoods: Neighborhoods | None, learners: list[Any]
+        self, rows: Array, labels: Any, hoods: Neighborhoods, learners: list[Any]
     ) -> dict[str, Any]:
         """What members are made from."""
         own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_FINGERPRINTED}
         own |= {"n_members": len(self.projections_), "coupling": self._coupling}
         if not isinstance(self.projection, str):
             own["projection"] = Digest(*(P.matrix() for P in self.projections_))
-        graph = () if hoods is None else (*hoods.arrays, hoods.cells)
+        graph = (*hoods.arrays, hoods.cells)
         return (
             own
             | {f"learner.{k}": v for k, v in self._learner_settings().items()}
@@ -508,10 +497,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         warn_caller(f"interrupted: {what}{how}")
 
     def _refine(
-        self, rows: Array, hoods: Neighborhoods | None, learners: list[Any], durable: bool
+        self, rows: Array, hoods: Neighborhoods, learners: list[Any], durable: bool
     ) -> None:
-        if hoods is None:
-            raise ValueError("joint_epochs needs the shared graph: own_neighbors=False")
         ensemble = []
         for n, P in enumerate(self.projections_):
             epochs = len(self.histories_[n])

@@ -152,16 +152,12 @@ def test_automatic_coupling(data):
     auto = SLDE(slne(**EASY), **settings).fit(X, y, neighbors=lists)
     start = SLDE(slne(**EASY), coupling="start", **settings).fit(X, y, neighbors=lists)
     np.testing.assert_array_equal(auto.matrix_, start.matrix_)
-    own = {"own_neighbors": True} | settings
-    apart = SLDE(slne(**EASY), coupling="none", **own).fit(X, y)
-    np.testing.assert_array_equal(SLDE(slne(**EASY), **own).fit(X, y).matrix_, apart.matrix_)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"coupling": "loose"}, "coupling='loose'"),
-        ({"coupling": "start", "own_neighbors": True}, "coupling='start' needs SLNE"),
         (
             {"coupling": "boosted", "learner": NeighborhoodComponentsAnalysis()},
             "coupling='boosted' needs SLNE",

@@ -215,7 +215,7 @@ def test_what_is_available(tmp_path, monkeypatch):
     [
         (SLNE.paper(n_neighbors=7), "lower n_neighbors=7, find neighbours with"),
         (SLDE(n_members=3, n_jobs=2), "n_components=4, n_members=3 or n_jobs=2"),
-        (SLDE(n_members=3, own_neighbors=True), "an ensemble on 300 rows of 12 columns"),
+        (SLDE(n_members=3, joint_epochs=1), "an ensemble on 300 rows of 12 columns"),
         (SoftVotingKNN(None, preprocess=Preprocess()), "lower n_components of the preprocessing"),
         (
             SoftVotingKNN(SLNE.paper(n_neighbors=70)),

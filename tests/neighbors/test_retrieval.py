@@ -276,7 +276,6 @@ def labelled():
         (SLNE(validation_fraction=0.2, execution=Execution(index=labelled())), "learns from label"),
         (classifier(labelled(), preprocess=None), "vote='auto' chooses on held-out rows, and"),
         (SLDE(SLNE(execution=Execution(index=labelled())), weights="accuracy"), "learns from"),
-        (SLDE(SLNE(execution=Execution(index=Retrieval())), own_neighbors=True), "no effect: own"),
         (SoftVotingKNN(SLNE(execution=Execution(index=Retrieval()))), "searches for its learner"),
         (SLNE(execution=Execution(index=Retrieval("roots"))), r"index.source='roots' must be a tr"),
         (SLNE(execution=Execution(index=Retrieval(Preprocess))), "not a class: give Preprocess()"),

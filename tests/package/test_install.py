@@ -1,12 +1,13 @@
 """The package as others get it: built, installed into a clean environment, and used."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 
@@ -83,12 +84,21 @@ def test_what_the_archives_hold(built):
     assert names.issuperset(sources)
 
 
-@pytest.fixture(scope="module")
-def clean(place):
-    """A virtual environment of its own, and its scripts."""
-    venv.create(place / "clean", with_pip=True)
-    scripts = place / "clean" / ("Scripts" if sys.platform == "win32" else "bin")
-    return scripts
+def interpreter(version):
+    """The Python of this version that is on the path, or that pyenv has; None without one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [shutil.which(f"python{version}"), *pyenv.glob(f"versions/{version}.*/bin/python")]
+    for python in filter(None, found):
+        answer = subprocess.run([python, "--version"], capture_output=True, text=True)
+        if answer.stdout.startswith(f"Python {version}."):
+            return python
+    return None
+
+
+def environment(python, folder):
+    """The scripts of a new virtual environment."""
+    run(python, "-m", "venv", folder)
+    return folder / ("Scripts" if sys.platform == "win32" else "bin")
 
 
 def check_installed(scripts, folder):
@@ -104,13 +114,25 @@ def source_version():
     return (ROOT / "src/nearkin/__init__.py").read_text().split('__version__ = "')[1].split('"')[0]
 
 
-def test_a_clean_environment(built, clean, place):
+def test_a_clean_environment(built, place):
     archive, wheel = built
+    clean = environment(sys.executable, place / "clean")
     pip_or_skip(clean / "python", "install", wheel)
     run(clean / "python", "-m", "pip", "check")
     check_installed(clean, place)
     pip_or_skip(clean / "python", "install", "--force-reinstall", "--no-deps", archive)
     check_installed(clean, place)
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_other_pythons_that_are_at_hand(version, built, tmp_path):
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"needs Python {version}")
+    with tempfile.TemporaryDirectory() as folder:
+        scripts = environment(python, Path(folder) / version)
+        pip_or_skip(scripts / "python", "install", built[1])
+        check_installed(scripts, tmp_path)
 
 
 @pytest.mark.parametrize(("version", "system"), SYSTEMS)

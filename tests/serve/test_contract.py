@@ -134,6 +134,28 @@ def test_labels_of_any_kind_come_back_and_filter(kinds, tmp_path):
         assert live.get("/v1/rows", params={"label": str(label)}).json()["total"] >= 13
 
 
+def test_a_retrieval_finds_and_the_similarity_ranks(tmp_path):
+    X, y = digits(0, 200)
+    learner = SLNE(n_neighbors=20, max_epochs=2, prepare=None, random_state=0)
+    found_by = Retrieval(Preprocess(power=0.5))
+    model = SoftVotingKNN(learner, index=found_by, preprocess=None, n_neighbors=9).fit(X, y)
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    with living(Holder(lambda: engine_of(path, X), path)) as live:
+        answer = live.ok("/v1/search", vectors=QUERIES[0].tolist(), n=9)["queries"]
+        for hits, expected in zip(answer, model.kneighbors(QUERIES[0], 9)[1].tolist()):
+            assert [hit["row"] for hit in hits["learned"]] == expected
+        lists = model.retrieval_.lists(9)
+        learned = live.ok("/v1/search", rows=[4], n=9)["queries"][0]["learned"]
+        assert {hit["row"] for hit in learned} == set(lists[4].tolist())
+        own = live.ok("/v1/search", rows=[4], n=3, label=y[4])["queries"][0]["learned"]
+        assert {hit["label"] for hit in own} == {y[4]}
+        p = model.predict_proba(QUERIES[0])
+        decisions = live.ok("/v1/classify", vectors=QUERIES[0].tolist())["queries"]
+        best = [one["classes"][0]["probability"] for one in decisions]
+        assert_allclose(best, p.max(axis=1), atol=1e-5)
+
+
 def test_a_single_stored_row_has_no_neighbours(tmp_path):
     path = tmp_path / "model.safetensors"
     SoftVotingKNN(None, n_neighbors=1, vote="top").fit([[1.0, 2.0]], ["a"]).save(path)

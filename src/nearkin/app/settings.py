@@ -11,7 +11,7 @@ MAX_COMPONENTS = 3_000
 
 # Settings that have no effect unless another is set, and those that go with the automatic choice.
 REQUIRES = {
-    "ensemble": ("members", "dims", "coupling", "own_neighbors", "weights", "joint_epochs"),
+    "ensemble": ("members", "dims", "coupling", "weights", "joint_epochs"),
     "preprocess": ("components", "whitening", "power", "center", "unit_length", "fourier"),
     "fourier": ("bandwidth",),
 }
@@ -87,9 +87,6 @@ class TrainingSettings:
     dims: int | None = _option(None, "Dimensions of a member.", "Ensemble")
     coupling: str = _option(
         "auto", "What members know of each other: none, start or boosted.", "Ensemble"
-    )
-    own_neighbors: bool = _option(
-        False, "Search neighbours in each member's own space.", "Ensemble"
     )
     weights: str = _option("equal", "equal, or accuracy on held-out rows.", "Ensemble")
     joint_epochs: int = _option(0, "Rounds of joint refinement.", "Ensemble")
@@ -285,7 +282,7 @@ class TrainingSettings:
         if self.ensemble is not None:
             learner = nearkin.SLDE(
                 learner, projection=self.ensemble,
-                n_members=self.members, n_components=self.dims, own_neighbors=self.own_neighbors,
+                n_members=self.members, n_components=self.dims,
                 coupling=self.coupling,  # type: ignore[arg-type]
                 weights=self.weights,  # type: ignore[arg-type]
                 joint_epochs=self.joint_epochs,

@@ -85,13 +85,13 @@ def serve(
 
 
 def _require_extra() -> None:
+    from nearkin.validation.extras import missing_extra
+
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise ImportError(
-            f"nearkin serve needs {error.name}: pip install 'nearkin[serve]'"
-        ) from error
+        raise missing_extra("nearkin serve", error.name or "FastAPI", "serve") from error
 
 
 def _facts(url: str, engine: "Engine") -> dict[str, Any]:

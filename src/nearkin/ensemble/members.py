@@ -53,18 +53,12 @@ class Members:
         """Members that are kept."""
         return [n for n in range(self.count) if self.read(n) is not None]
 
-    def write_shared(
-        self,
-        labels: NDArray[Any],
-        hoods: Neighborhoods | None,
-        holdout: HoldOut,
-    ) -> None:
-        """Write what every worker needs: labels, the graph if it is shared, held-out rows."""
+    def write_shared(self, labels: NDArray[Any], hoods: Neighborhoods, holdout: HoldOut) -> None:
+        """Write what every worker needs: labels, the graph, held-out rows."""
         shared = {"labels": labels, "held": holdout.held, "voters": holdout.voters}
-        if hoods is not None:
-            shared |= dict(zip(_GRAPH, hoods.arrays))
-            if hoods.cells is not None:
-                shared["cells"] = hoods.cells
+        shared |= dict(zip(_GRAPH, hoods.arrays))
+        if hoods.cells is not None:
+            shared["cells"] = hoods.cells
         self.folder.write(_SHARED, {}, shared)
 
     def write_scores(self, scores: Array) -> None:
@@ -146,26 +140,22 @@ def _read(folder: RunFolder, name: str) -> dict[str, NDArray[Any]]:
     return found[0]
 
 
-def _graph(shared: Mapping[str, NDArray[Any]]) -> Neighborhoods | None:
+def _graph(shared: Mapping[str, NDArray[Any]]) -> Neighborhoods:
     """The shared graph, memory-mapped."""
-    if "indices" not in shared:
-        return None
     cells = np.array(shared["cells"]) if "cells" in shared else None
     indptr, indices, n_targets = (shared[name] for name in _GRAPH)
     return Neighborhoods(indptr, indices, n_targets, cells=cells)
 
 
-def _coupled(folder: RunFolder, rows: Array, hoods: Neighborhoods | None) -> Neighborhoods | None:
+def _coupled(folder: RunFolder, rows: Array, hoods: Neighborhoods) -> Neighborhoods:
     """The graph with the scores of the other members, if there are any."""
     found = folder.read(_SCORES, None, verify=False)
-    if found is None or hoods is None:
+    if found is None:
         return hoods
     return replace(hoods, offsets=found[0]["scores"] - own_scores(rows, hoods))
 
 
-def _fitted(
-    learner: Any, rows: Array, labels: Any, hoods: Neighborhoods | None, folder: RunFolder
-) -> Any:
+def _fitted(learner: Any, rows: Array, labels: Any, hoods: Neighborhoods, folder: RunFolder) -> Any:
     if has_fit_parameter(learner, "neighbors"):
         resumes = folder.durable and has_fit_parameter(learner, "folder")
         with warnings.catch_warnings():  # a member that is interrupted is not kept
@@ -175,7 +165,7 @@ def _fitted(
             raise KeyboardInterrupt  # a member is kept complete or not at all
         return learner
     # Rows that the graph leaves out are held out; a learner without a graph must not see them.
-    known = slice(None) if hoods is None else hoods.degrees > 0
+    known = hoods.degrees > 0
     return learner.fit(rows[known], labels[known])
 
 

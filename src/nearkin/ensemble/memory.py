@@ -71,12 +71,9 @@ def check_ensemble(model: Any, data: TrainingData, durable: bool) -> None:
     stages = ensemble_bytes(
         n, D, k, width=width, members=members, jobs=jobs, joint=model.joint_epochs > 0,
         local=model._local, quantized=bool(quantizes and quantizes(n, width)),
-        index=model.index, ready_lists=neighbors is not None, coupled=model._coupling != "none",
+        coupled=model._coupling != "none", index=model.index, ready_lists=neighbors is not None,
     )  # fmt: skip
     if model.prepare is not None:
         stages = with_preparation(stages, n, D, durable)
-    if model.own_neighbors:  # every worker searches in its own columns
-        own = max(fit_bytes(n, width, k, index=model.index).values())
-        stages = {"members": stages["members"] + jobs * own}
     advice = f"lower n_neighbors={k}, n_components={width}, n_members={members} or n_jobs={jobs}"
     memory.check(f"an ensemble on {n} rows of {D} columns", stages, advice)

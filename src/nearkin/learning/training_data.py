@@ -14,6 +14,7 @@ from nearkin.validation.arrays import (
     check_label_count,
     classes_of,
     labelled_rows,
+    named,
     validate_data,
 )
 
@@ -55,6 +56,7 @@ class TrainingData:
     ) -> Self:
         """Check what `model` is given; with `several`, rows may have several labels."""
         memory.check_conversion(X)
+        check_label_count(X, y)
         read = _several_labels if several and _is_indicator(y) else _one_label
         rows, given, labels = read(model, X, y)
         model._remember(f"{len(rows)} rows", [rows], labels)
@@ -79,7 +81,6 @@ def _one_label(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]
 
 
 def _several_labels(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]:
-    check_label_count(X, y)
     rows = validate_data(model, X, **ROWS)
     labels = np.asarray(y).astype(bool)
     return rows, labels, labels
@@ -87,5 +88,6 @@ def _several_labels(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any,
 
 def _is_indicator(y: Any) -> bool:
     """Whether rows may have several labels: an array of zeros and ones."""
-    given = np.asarray(y)
+    with named("y", "an array of labels"):
+        given = np.asarray(y)
     return given.ndim == 2 and type_of_target(given) == "multilabel-indicator"

@@ -220,13 +220,6 @@ def searchable(
     return retrieval._cached_index
 
 
-def lists_of_rows(retrieval: Retrieval, k: int, rows: NDArray[np.integer]) -> Lists:
-    """The `k` nearest of some of a retrieval's rows, themselves among them; not by a function."""
-    found = searchable(retrieval)
-    assert found is not None
-    return found.nearest(k, np.ascontiguousarray(retrieval.vectors_[rows]))[1]
-
-
 def kept_lists(retrieval: Retrieval, k: int, folder: RunFolder) -> Lists:
     """Lists of a retrieval's own rows, kept in a folder.
 

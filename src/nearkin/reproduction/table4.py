@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkin.native.pairs import pair_scores
 from nearkin.reproduction import (
     methods,
     own_settings,
@@ -30,8 +31,16 @@ from nearkin.reproduction import (
 from nearkin.reproduction.results import Cell, Claim, Result, timed
 from nearkin.reproduction.setup import DataMissing, Setup
 from nearkin.reproduction.substitute_data import COVTYPE_ROWS, COVTYPE_TESTS
+from nearkin.voting.votes import Vote
 
 TITLE = "Table 4: large-scale sets"
+WHY = (
+    "Why SL-NE fails on covtype at the paper's settings: {impostors:.0f} % of the neighbours are "
+    "impostors. Steps on the hardest pairs shrink M to {norm:.2f} of its first norm, and "
+    "{negative:.0f} % of the voters' similarities become negative. Their sums (Eq. 9) are least "
+    "for the classes that have most voters: error {error:.1f}, but {positive:.1f} if negative "
+    "votes count nothing, and {first:.1f} by the most similar row alone."
+)
 SUBSTITUTE = "covtype (substitute)"
 REASONS = {
     "linear SVM": "own features",
@@ -66,6 +75,11 @@ def run(setup: Setup) -> Result:
         own = {"Retrieval": plain, "SL-NE": single, "SL-DE": ensemble}
         found = measured(setup, data.task, settings)
         _add(result, SUBSTITUTE, found | {f"{m}, own best": value for m, value in own.items()})
+        seen = methods.kept(
+            setup, "table4-why", data.task, settings, lambda: why(setup, data.task, settings)
+        )
+        result.numbers["why"] = seen
+        result.notes.append(WHY.format(**seen, error=error(found["SL-NE"])))
     except DataMissing as missing:
         result.not_run.append(str(missing))
     return result
@@ -115,6 +129,22 @@ def blocks(setup: Setup, task: tasks.Task, settings: published.PaperSettings) ->
         for k in ("top1", "top3", "plain_top1", "plain_top3")
     }
     return {"PCA subspace": mean | {"seconds": seconds / len(alone), "note": ""}, "SL-DE": together}
+
+
+def why(setup: Setup, task: tasks.Task, settings: published.PaperSettings) -> dict[str, float]:
+    """What becomes of M and of the votes, where no bilinear similarity separates the classes."""
+    M = methods.matrix(setup, task, methods.slne(settings))
+    _, near = task.lists(setup, settings.neighbors)
+    scores = pair_scores(task.Q @ M, task.X, near)
+    positive = methods.score(methods.tally(task, near, np.maximum(scores, 0)), task.truth)
+    first = methods.score(methods.tally(task, near, scores, Vote("top", 1.0)), task.truth)
+    return {
+        "impostors": 100 * float((task.y[near] != task.truth[:, None]).mean()),
+        "norm": float(np.linalg.norm(M) / np.sqrt(len(M))),
+        "negative": 100 * float((scores < 0).mean()),
+        "positive": error(dict(positive)),
+        "first": error(dict(first)),
+    }
 
 
 def error(score: dict[str, Any]) -> float:

@@ -153,10 +153,10 @@ def _encoded(engine: Engine, images: list[str]) -> NDArray[np.float32]:
 def _near_in_class(side: Side, asked: Asked, members: NDArray[np.int64]) -> Shortlist:
     with refusing("vectors"):
         if asked.rows is None:
-            queries = side.model.prepared(asked.vectors)
+            queries, places = side.asked(asked.vectors)
         else:
-            queries = side.stored(asked.rows)
-        return side.near_in_class(queries, members, asked.rows)
+            queries, places = side.stored(asked.rows), side.searched[asked.rows]
+        return side.near_in_class(queries, places, members, asked.rows)
 
 
 def _decisions(engine: Engine, near: Shortlist, top: int, votes: bool) -> list[dict[str, Any]]:

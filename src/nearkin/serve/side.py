@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nearkin.native.threads import single_threaded
 from nearkin.neighbors import nearest
-from nearkin.neighbors.retrieval import lists_of_rows
+from nearkin.neighbors.retrieval import searchable
 from nearkin.voting.shares import VoteShares
 
 Array = NDArray[np.float32]
@@ -39,6 +39,11 @@ class Side:
         self.shortlist = min(model.shortlist_length, self.n_rows)
         self.model = model.set_params(n_neighbors=min(self.shortlist + 1, self.n_rows))
         self.inner = model.on_prepared_rows()
+        self.retrieval = model.retrieval_  # finds the rows near others in a space of its own
+        self.searched = model.database_ if self.retrieval is None else self.retrieval.vectors_
+        self._index = None
+        if self.retrieval is not None:
+            self._index = searchable(self.retrieval, getattr(model, "search_index_", None))
         self.near_stored(np.zeros(1, int))  # tunes an index and compiles before anybody asks
 
     def stored(self, rows: NDArray[np.integer]) -> Array:
@@ -47,25 +52,35 @@ class Side:
 
     def near_vectors(self, vectors: Array) -> Shortlist:
         """The rows nearest to vectors as they were given; any number of them, of anybody."""
-        if self.model.retrieval_ is None:
-            return self._near(self.model.prepared(vectors))
-        found = self.model.kneighbors(vectors, rerank=False)
-        return Shortlist(self.model.prepared(vectors), *found)
+        return self._near(*self.asked(vectors))
 
     def near_stored(self, rows: NDArray[np.integer]) -> Shortlist:
         """The rows nearest to stored rows, most of which find themselves."""
-        retrieval = self.model.retrieval_
-        if retrieval is None:
-            return self._near(self.stored(rows))
-        queries = self.stored(rows)
-        lists = lists_of_rows(retrieval, self.model.n_neighbors, rows)
-        return Shortlist(queries, *self.inner.kneighbors(queries, rerank=False, neighbors=lists))
+        return self._near(self.stored(rows), self.searched[rows])
 
-    def _near(self, queries: Array) -> Shortlist:
+    def asked(self, vectors: Array) -> tuple[Array, Array]:
+        """Vectors as they were given, as they are compared with rows and as they are searched."""
+        queries = self.model.prepared(vectors)
+        if self.retrieval is None:
+            return queries, queries
+        if self.retrieval.kind == "vectors":
+            raise ValueError(
+                "the model finds neighbours by other vectors of its rows, which queries lack; ask "
+                "by rows"
+            )
+        transformer = self.retrieval.transformer_
+        made = vectors if transformer is None else transformer.transform(vectors)
+        return queries, np.ascontiguousarray(made, np.float32)
+
+    def _near(self, queries: Array, places: Array) -> Shortlist:
         # Threads would wait for each other longer than they work on few rows or queries.
-        small = len(queries) * self.model.database_.size <= SMALL
+        small = len(queries) * self.searched.size <= SMALL
         with single_threaded() if small else nullcontext():
-            return Shortlist(queries, *self.inner.kneighbors(queries, rerank=False))
+            lists, k = None, self.model.n_neighbors
+            if self._index is not None:
+                lists = self._index.nearest(k, np.ascontiguousarray(places))[1]
+            found = self.inner.kneighbors(queries, rerank=False, neighbors=lists)
+        return Shortlist(queries, *found)
 
     def cut(self, near: Shortlist, own: NDArray[np.integer] | None) -> Shortlist:
         """What was found near, as long as the shortlist: without `own`, or without the last."""
@@ -81,23 +96,27 @@ class Side:
         )
 
     def near_in_class(
-        self, queries: Array, members: NDArray[np.integer], own: NDArray[np.integer] | None
+        self,
+        queries: Array,
+        places: Array,
+        members: NDArray[np.integer],
+        own: NDArray[np.integer] | None,
     ) -> Shortlist:
         """The shortlist among the rows of one class, searched exactly."""
         k = min(self.shortlist, len(members))
-        best, places = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), int)
+        best, rows = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), int)
         for block in _blocks(members):
-            d, i = nearest(
-                self.stored(block), min(k + 1, len(block)), queries=queries, index="exact"
-            )
+            stored = np.ascontiguousarray(self.searched[block])
+            d, i = nearest(stored, min(k + 1, len(block)), queries=places, index="exact")
             found = block[i]
             if own is not None:
                 d = np.where(found == own[:, None], np.inf, d)
-            best, places = np.hstack([best, d]), np.hstack([places, found])
+            best, rows = np.hstack([best, d]), np.hstack([rows, found])
             order = np.argsort(best, axis=1, kind="stable")[:, :k]
-            best, places = (np.take_along_axis(a, order, axis=1) for a in (best, places))
-        lists = np.where(np.isfinite(best), places, -1).astype(np.int32)
-        return Shortlist(queries, self.inner.vote_shares(queries, lists).similarities, lists)
+            best, rows = (np.take_along_axis(a, order, axis=1) for a in (best, rows))
+        lists = np.where(np.isfinite(best), rows, -1).astype(np.int32)
+        scores, _ = self.inner.kneighbors(queries, rerank=False, neighbors=lists)
+        return Shortlist(queries, scores, lists)
 
     def shares(self, found: Shortlist) -> VoteShares:
         """Who votes how much."""
