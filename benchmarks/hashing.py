@@ -64,8 +64,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--sets", nargs="*", default=["banking77", "mnist"])
     arguments = parser.parse_args()
-    for name in ("banking77", "mnist"):
+    for name in arguments.sets:
         (X, Q), y = load(arguments.data / f"{name}.npz", arguments.rows)
         model = SLNE(random_state=0).fit(X, y)
         for bits in (64, 256):
