@@ -57,7 +57,7 @@ def test_ids_come_back(folder, model):
         assert query["raw"][0]["id"] == IDS[i]  # itself
         for hit in (hit for kind in HITS for hit in query[kind]):
             assert hit["id"] == IDS[hit["row"]]
-    assert f"{IDS[0]}:{y[0]}" in nearkin("search", model, folder / "q.npy").stdout
+    assert f"  {y[0]}  {IDS[0]}\n" in nearkin("search", model, folder / "q.npy").stdout
     labelled = answer("classify", model, folder / "q.arrow")["rows"]
     assert [row["id"] for row in labelled] == list(range(100, 105))
     lines = list(csv.reader(io.StringIO(nearkin("classify", model, folder / "q.arrow").stdout)))
@@ -70,7 +70,10 @@ def test_rows_that_are_added_later_have_no_id(folder, model, tmp_path):
     grown.save(tmp_path / "m.safetensors")
     found = answer("search", tmp_path / "m.safetensors", folder / "q.npy", "--n", 2)["queries"][0]
     assert {hit["row"]: hit["id"] for hit in found["learned"]} == {0: IDS[0], N: None}
-    assert f"{N}:{y[0]}" in nearkin("search", tmp_path / "m.safetensors", folder / "q.npy").stdout
+    assert (
+        f"  {y[0]}  row {N}\n"
+        in nearkin("search", tmp_path / "m.safetensors", folder / "q.npy").stdout
+    )
 
 
 def test_a_run_keeps_the_ids_of_its_training_rows(folder, tmp_path):

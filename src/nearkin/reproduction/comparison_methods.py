@@ -60,7 +60,9 @@ def _slne(seed: int) -> GridSearchCV:
 
 
 def _slde(seed: int) -> GridSearchCV:
-    ensembles = [SLDE(_learner(CANDIDATES[i]), n_members=n) for n in (3, 10) for i in (0, 3, 4)]
+    ensembles = [
+        SLDE.paper(_learner(CANDIDATES[i]), n_members=n) for n in (3, 10) for i in (0, 3, 4)
+    ]
     return select(_voting(None, seed), {"similarity": ensembles}, seed)
 
 
