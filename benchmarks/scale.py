@@ -25,7 +25,8 @@ from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors import NeighborIndex, nearest, recall
 from nearkin.neighbors.kmeans import cells_of
-from nearkin.voting.votes import Vote, choose
+from nearkin.voting.choice import Ballot, choose
+from nearkin.voting.votes import Vote
 
 QUERIES, CHOOSE, VOTERS = 10_000, 2_000, 50
 HUB_LIMIT = 10.0
@@ -108,7 +109,8 @@ class Judge:
         of = pair_scores if model is None else model.neighbor_scores
         scores = of(self.Q, self.X, self.near)
         first, rest = slice(None, CHOOSE), slice(CHOOSE, None)
-        vote, _ = choose(scores[first], self.labels[first], self.truth[first], self.classes)
+        known = Ballot(scores[first], self.labels[first], self.truth[first], self.classes)
+        vote = choose(known).vote
         found = vote.tally(scores[rest], self.labels[rest], self.classes).argmax(axis=1)
         return float((found == self.truth[rest]).mean()), vote
 
@@ -185,7 +187,7 @@ def main() -> None:
         model = SLNE.paper(max_epochs=given.epochs, tol=0, random_state=0, execution=execution)
         told(f"  {name}", lambda model=model: model.fit(X, y, neighbors=hoods), epochs)
         judge.tell(model)
-    ensemble = SLDE(
+    ensemble = SLDE.paper(  # coupled members would keep a score for each of a billion edges
         SLNE.paper(
             max_epochs=given.member_epochs, n_neighbors=given.k, **MEMBER,
             execution=Execution(**VARIANTS[BEST]),

@@ -11,12 +11,15 @@ from nearkin.cli.app import app
 from samples import blobs
 
 TUTORIALS = ["tutorials/embeddings.md", "tutorials/adapter.md", "tutorials/images.md", "pairs.md"]
+SLOW = {"pairs.md"}
 # Run by tests of their own: tests/docs/test_stores.py, tests/ensemble/test_cluster.py.
 ELSEWHERE_COMMANDS = {"reproduce"}  # a plug-in
 ELSEWHERE = {"stores.md", "cluster.md", "large-data.md", "serving.md"}
 
 
-@pytest.mark.parametrize("page", TUTORIALS)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.slow] if p in SLOW else []) for p in TUTORIALS]
+)
 def test_a_tutorial_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pages.run(f"docs/{page}")

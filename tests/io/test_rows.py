@@ -62,6 +62,7 @@ for work in (
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_in_an_error_not_a_crash(small_disk):
     done = subprocess.run([sys.executable, "-c", FULL, small_disk], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -143,11 +143,9 @@ def digest() -> str:
     return total.hexdigest()
 
 
-# Compiled anew, seconds each. A processor with the others uses the best of them here anyway.
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=[pytest.mark.slow] if path != "plain" else []) for path in PATHS],
-)
+# Compiled anew, seconds each.
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PATHS)
 def test_other_instructions_give_the_same_bits(path, tmp_path):
     features = PATHS[path]
     if not {name.lstrip("+") for name in features.split(",") if name} <= target_features():

@@ -116,6 +116,7 @@ def test_damage_to_the_finished_lists_is_noticed(rows, tmp_path, small_shards):
             np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 def test_killed_at_every_file_operation_a_search_resumes(rows, quick_path, small_shards):
     few, path, points = rows[:800], quick_path / "near", 0
     expected = nearest(few, 3, index="exact")

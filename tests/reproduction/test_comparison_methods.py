@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 
 from nearkin.app.comparison import compare
 from nearkin.reproduction.comparison_methods import METHODS, sgd_svm
 from samples import blobs
 
 
+@pytest.mark.slow
 def test_every_method_beats_chance_and_reports_what_it_selected():
     X, y = blobs(n=400, dims=6, spread=0.8)
     methods = METHODS | {"SGD": sgd_svm}
