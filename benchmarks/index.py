@@ -24,7 +24,7 @@ import machine
 from nearkin import SLNE, Preprocess, WithinClassWhitening
 from nearkin.app.trial import learn_for_index, measured
 from nearkin.io.atomic import atomic_write
-from nearkin.retrieval import RetrievalTask, exact_index, means
+from nearkin.retrieval_task import RetrievalTask, exact_index, means
 
 SPLITS, SHRINKAGE = 3, 0.3
 LABELLED, JUDGED = ("digits", "banking77", "fashion", "onnx"), ("medquad", "scifact")

@@ -6,7 +6,7 @@ from typing import Any
 
 from nearkin.app import report
 from nearkin.app.trial import EFS, RERANKED, WHOLE, Method, Trial, graph_name
-from nearkin.retrieval import MEASURES
+from nearkin.retrieval_task import MEASURES
 
 NO, RERANK, DEPLOY = "do not deploy this", "re-rank only", "deploy"
 CLOSE = 0.005  # what a graph may lose

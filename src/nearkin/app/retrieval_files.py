@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nearkin import datasets
 from nearkin.app.labels import match_labels, read_labelled
 from nearkin.io.tables import Columns, Dataset
-from nearkin.retrieval import RetrievalTask
+from nearkin.retrieval_task import RetrievalTask
 
 
 def read_judged(documents: Path, queries: Path, qrels: Path, columns: Columns) -> RetrievalTask:

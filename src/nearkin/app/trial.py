@@ -20,7 +20,7 @@ from nearkin.metrics import paired_bootstrap
 from nearkin.native.threads import limited
 from nearkin.neighbors.graph import DotGraph
 from nearkin.preprocessing import UnitLength, WithinClassWhitening
-from nearkin.retrieval import RetrievalTask, exact_index, means
+from nearkin.retrieval_task import RetrievalTask, exact_index, means
 from nearkin.slne import SLNE
 
 Array = NDArray[np.float32]

@@ -11,7 +11,7 @@ from nearkin.cli.interrupts import RESUMES, Interrupted, interrupt_learning_only
 from nearkin.cli.output import Json, emit, plain_warnings, write_text
 
 if TYPE_CHECKING:
-    from nearkin.retrieval import RetrievalTask
+    from nearkin.retrieval_task import RetrievalTask
 
 AGAIN = "the same command starts from the beginning"
 Qrels = typer.Argument(
