@@ -25,7 +25,7 @@ from nearkin.native.pairs import pair_scores
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors import NeighborIndex, nearest, recall
 from nearkin.neighbors.kmeans import cells_of
-from nearkin.voting.choice import Ballot, choose
+from nearkin.voting.choice import candidates
 from nearkin.voting.votes import Vote
 
 QUERIES, CHOOSE, VOTERS = 10_000, 2_000, 50
@@ -109,10 +109,12 @@ class Judge:
         of = pair_scores if model is None else model.neighbor_scores
         scores = of(self.Q, self.X, self.near)
         first, rest = slice(None, CHOOSE), slice(CHOOSE, None)
-        known = Ballot(scores[first], self.labels[first], self.truth[first], self.classes)
-        vote = choose(known).vote
-        found = vote.tally(scores[rest], self.labels[rest], self.classes).argmax(axis=1)
-        return float((found == self.truth[rest]).mean()), vote
+        vote = max(candidates(scores[first]), key=lambda vote: self._accuracy(vote, scores, first))
+        return self._accuracy(vote, scores, rest), vote
+
+    def _accuracy(self, vote: Vote, scores: Any, part: slice) -> float:
+        found = vote.tally(scores[part], self.labels[part], self.classes).argmax(axis=1)
+        return float((found == self.truth[part]).mean())
 
     def tell(self, model: Any) -> None:
         """Print what comes of a model, and how long it took."""
