@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io import models
 from nearkin.io.atomic import atomic_write
-from nearkin.preprocessing import UnitLength
 from nearkin.preprocessing.linear import LinearPreprocessing, scale_to_unit_length
+from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.retrieval_task import RetrievalTask, exact_index, means
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_numbers, as_rows, check_fitted_array

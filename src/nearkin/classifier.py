@@ -12,16 +12,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin.adapter import METRICS, Adapter, Metric, fold
-from nearkin.ensemble.members import matrix_of
 from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.calibration import calibrate_held_out, calibrate_on
+from nearkin.learning.constraints import matrix_of
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.retrieval import (
     Retrieval,
     extended,
+    fitted_retrieval,
     index_description,
     kept_lists,
     known_retrieval,
@@ -29,6 +30,7 @@ from nearkin.neighbors.retrieval import (
     shortlist,
 )
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors, index_of
+from nearkin.preprocessing.transformers import applied, seeded
 from nearkin.selection.options import Selection
 from nearkin.selection.parts import Parts, select_parts
 from nearkin.selection.report import report
@@ -60,10 +62,8 @@ from nearkin.voting.parts import (
     check_index,
     cut,
     learn,
-    seeded,
     take_preparation,
 )
-from nearkin.voting.preparation import applied, fitted_retrieval
 from nearkin.voting.shares import VoteShares, vote_shares
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 

@@ -21,6 +21,7 @@ from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.retrieval import Retrieval, over
 from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.linear import LinearPreprocessing
+from nearkin.preprocessing.transformers import applied
 from nearkin.validation import expect
 from nearkin.validation.arrays import (
     as_numbers,
@@ -33,7 +34,6 @@ from nearkin.validation.arrays import (
 from nearkin.validation.containers import in_container
 from nearkin.validation.parameters import checked, require
 from nearkin.voting.lists import as_voters, padded
-from nearkin.voting.preparation import applied
 
 _SAMPLE = 1_000  # rows at most; fewer where they are wide
 _SAMPLE_BYTES, _FEW = 1 << 20, 16

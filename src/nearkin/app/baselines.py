@@ -21,7 +21,9 @@ from sklearn.svm import LinearSVC
 
 from nearkin.app.comparison import compare
 from nearkin.learning.holdout import sample
-from nearkin.preprocessing import Preprocess, UnitLength, WithinClassWhitening
+from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.preprocessing.unit_length import UnitLength
+from nearkin.preprocessing.within_class import WithinClassWhitening
 from nearkin.voting.votes import Vote
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from nearkin.learning.sampling import Softmax
 from nearkin.metrics import paired_bootstrap
 from nearkin.native.threads import limited
 from nearkin.neighbors.graph import DotGraph
-from nearkin.preprocessing import UnitLength, WithinClassWhitening
+from nearkin.preprocessing.unit_length import UnitLength
+from nearkin.preprocessing.within_class import WithinClassWhitening
 from nearkin.retrieval_task import RetrievalTask, exact_index, means
 from nearkin.slne import SLNE
 

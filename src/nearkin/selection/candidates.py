@@ -12,7 +12,10 @@ from scipy import sparse
 from sklearn.base import clone
 
 from nearkin.learning.preparation import MAX_WITHIN_CLASS
-from nearkin.preprocessing import FourierFeatures, Preprocess, UnitLength, WithinClassWhitening
+from nearkin.preprocessing.fourier import FourierFeatures
+from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.preprocessing.unit_length import UnitLength
+from nearkin.preprocessing.within_class import WithinClassWhitening
 
 WHITENING = (0.0, 0.25, 0.5, 0.75)
 START_COMPONENTS, COMPONENTS = 100, (25, 50, 200, 500, 1_000)

@@ -22,7 +22,7 @@ from nearkin.learning.execution import Execution
 from nearkin.learning.presets import CHANGES, START, WIDE_CHANGES, WIDE_START, Preset
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
-from nearkin.preprocessing import UnitLength
+from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.selection.candidates import START_COMPONENTS, Starts
 from nearkin.selection.holdout import draw_sample, draw_splits
 from nearkin.selection.options import Selection

@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.ensemble.members import matrix_of
-from nearkin.learning.constraints import components
+from nearkin.learning.constraints import components, matrix_of
 from nearkin.learning.holdout import sample
-from nearkin.preprocessing import Preprocess
+from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.serve.side import Side
 from nearkin.serve.tasks import BackgroundTask
 from nearkin.serve.umap_worker import NEIGHBORS
