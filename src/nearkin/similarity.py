@@ -35,8 +35,15 @@ from nearkin.validation.parameters import checked, require
 from nearkin.voting.lists import as_voters, padded
 from nearkin.voting.preparation import applied
 
-_SAMPLE = 1_000
+_SAMPLE = 1_000  # rows at most; fewer where they are wide
+_SAMPLE_BYTES, _FEW = 1 << 20, 16
 _UNIT = 1e-2  # embeddings in half precision are off by a thousandth
+
+
+def _sample(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Evenly spaced rows, about a megabyte: drawn before the fit checks its memory."""
+    most = max(_FEW, min(_SAMPLE, _SAMPLE_BYTES // max(1, rows[:1].nbytes)))
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
 
 
 def _is_psd(model: Any) -> bool:
@@ -167,10 +174,7 @@ class BilinearSimilarity:
 
     def _remember(self, what: str, rows: Sequence[NDArray[np.float32]], *others: Any) -> None:
         """Note what the similarity is learned from, by samples of rows and by other arrays."""
-        samples = [
-            part[np.linspace(0, len(part) - 1, min(len(part), _SAMPLE)).astype(int)]
-            for part in rows
-        ]
+        samples = [_sample(part) for part in rows]
         lengths = np.concatenate([np.einsum("nd,nd->n", part, part) for part in samples])
         self.unit_length_ = bool((np.abs(lengths - 1) < _UNIT).all())
         self.fingerprint_ = f"{what}, {Digest(*samples, *others)}"
