@@ -28,11 +28,11 @@ def stage(name: str, path: str, k: int, index: str) -> int:
     n = len(X)
     y = np.random.default_rng(0).integers(0, 20, n)
     small = SLNE.paper(n_neighbors=5, max_epochs=1).fit(np.array(X[:200]), y[:200])  # compile
-    small.fit(X[:200], y[:200], neighbors=nearest(X[:200], 5)[1])
+    small.fit(X[:200], y[:200], neighbors=nearest(X[:200], 5, index="cells")[1])
     lists = np.random.default_rng(0).integers(0, n, (n, k), np.int32) if name != "neighbours" else 0
     graph = neighborhoods(lists, y) if name == "learning" else None
     work = {
-        "neighbours": lambda: nearest(X, k, index=index),
+        "neighbours": lambda: nearest(X, k, index=index, return_distance=False),
         "graph": lambda: neighborhoods(lists, y),
         "learning": lambda: SLNE.paper(n_neighbors=k, max_epochs=1).fit(X, y, neighbors=graph),
     }[name]

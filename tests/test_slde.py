@@ -22,7 +22,7 @@ from nearkin.ensemble import joint
 from nearkin.ensemble.members import learn_member, mean_squared_length
 from nearkin.native.threads import n_threads
 from nearkin.neighbors import nearest
-from nearkin.neighbors.kmeans import cells_of
+from nearkin.neighbors.kmeans import Partition, cells_of
 from nearkin.reproduction.baselines import LMNN
 from samples import blobs, slne
 
@@ -429,6 +429,22 @@ def test_local_order_follows_the_whole_space(data, monkeypatch):
     assert [rows.shape for rows in asked] == [(240, 12)]
     random = SLDE(slne(**EASY), n_members=3, random_state=0).fit(X, y).matrix_
     assert not np.array_equal(local, random)
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_local_order_by_cells_of_the_search(data, monkeypatch, tmp_path, ensemble):
+    """One k-means, for the search and the order; the same when work is resumed."""
+    X, y = data
+    made, kmeans = [], Partition.__init__
+    monkeypatch.setattr(
+        Partition, "__init__", lambda self, *given: made.append(1) or kmeans(self, *given)
+    )
+    learner = slne(order="local", index="cells", random_state=0, **EASY)
+    model = SLDE(learner, n_members=3, random_state=0) if ensemble else learner
+    matrix = model.fit(X, y).matrix_
+    assert len(made) == 1
+    for _ in range(2):  # the second finds the lists kept
+        np.testing.assert_array_equal(model.fit(X, y, folder=tmp_path / "run").matrix_, matrix)
 
 
 def test_a_block_without_anything_in_it_is_named():

@@ -386,7 +386,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """The nearest of the other stored rows."""
         if self.retrieval_ is not None:
             return self.retrieval_.lists(k)
-        return self._index.nearest(k)[1]
+        return self._index.lists(k)
 
     def _queries(self, X: ArrayLike) -> tuple[Any, Array]:
         """Queries as they are given, checked, and preprocessed."""

@@ -19,7 +19,7 @@ from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.retrieval import Retrieval, over
-from nearkin.neighbors.search import nearest
+from nearkin.neighbors.search import own_lists
 from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.preprocessing.transformers import applied
 from nearkin.validation import expect
@@ -246,7 +246,7 @@ class NeighborhoodSimilarity(BilinearSimilarity):
         if neighbors is None:
             k = min(self.n_neighbors, len(rows) - 1)  # type: ignore[attr-defined]
             if self.retrieval_ is None:
-                neighbors = nearest(rows, k, index=self.index)[1]  # type: ignore[attr-defined]
+                neighbors = own_lists(rows, k, self.index).indices  # type: ignore[attr-defined]
             else:
                 neighbors = over(self.retrieval_, given).lists(k)
         graph = neighborhoods(neighbors, labels).arrays

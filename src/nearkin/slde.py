@@ -52,7 +52,7 @@ from nearkin.neighbors.retrieval import (
     refuse_retrieval,
     without_rows,
 )
-from nearkin.neighbors.search import clip_n_neighbors, nearest
+from nearkin.neighbors.search import OwnLists, clip_n_neighbors, own_lists
 from nearkin.preprocessing.prepared import prepared
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.similarity import NeighborhoodSimilarity
@@ -381,13 +381,13 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
 
     def _find_neighbors(
         self, rows: Array, data: TrainingData, k: int, seeds: Any, folder: RunFolder
-    ) -> NDArray[np.int32]:
+    ) -> OwnLists:
         execution = self._execution
         retrieval = fitted_retrieval(execution.index, data.rows, data.y, seeds, folder)
         if retrieval is None:
-            return nearest(rows, k, index=self.index, verbose=execution.verbose)[1]
+            return own_lists(rows, k, self.index, execution.verbose)
         self.retrieval_ = without_rows(retrieval)
-        return kept_lists(retrieval, k, folder)
+        return OwnLists(kept_lists(retrieval, k, folder), None)
 
     def _hoods(
         self,
@@ -400,16 +400,17 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     ) -> tuple[Neighborhoods, HoldOut]:
         """The shared graph, and the rows held out from it."""
         holdout, self.retrieval_ = HoldOut.none(len(rows)), None
-        neighbors, labels = data.neighbors, data.labels
+        neighbors, labels, cells = data.neighbors, data.labels, None
         if neighbors is None:
-            neighbors = self._find_neighbors(rows, data, k, seeds, folder)
+            neighbors, cells = self._find_neighbors(rows, data, k, seeds, folder)
         if self.weights == "accuracy":
             holdout = HoldOut.of(marked, neighbors)
         limit = self._execution.hub_limit if isinstance(self._prototype, SLNE) else None
         held = holdout.held if holdout else None
         hoods = neighborhoods(neighbors, labels, held=held, hub_limit=limit)
         if self._local and hoods.cells is None:
-            hoods = replace(hoods, cells=cells_of(rows))  # near in all dimensions, not a member's
+            # Near in all dimensions, not a member's.
+            hoods = replace(hoods, cells=cells_of(rows) if cells is None else cells)
         return hoods, holdout
 
     def _inputs(

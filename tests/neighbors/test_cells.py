@@ -146,3 +146,41 @@ def test_a_restored_index_finds_the_same(metric):
 def test_an_index_that_does_not_fit_is_refused(name, change):
     with pytest.raises(ValueError, match="search_index_ does not belong to 400 rows of 24"):
         NeighborIndex.restored(ROWS, "cells", broken(name, change))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_lists_without_distances_hold_the_same_rows(name):
+    rows = CASES[name].astype(np.float32)
+    index = NeighborIndex(rows, "cells;recall=0.95")
+    lists, (_, true) = index.lists(20), index.nearest(20)
+    same = [len(np.intersect1d(a, b)) for a, b in zip(lists, true)]
+    # Of equal distances any may be left out; and where bytes do not find the row itself, one
+    # candidate too few has its distance computed.
+    assert np.mean(same) >= {"few distinct rows": 15, "outliers": 19.9}.get(name, 19.99)
+    assert (lists != np.arange(len(rows))[:, None]).all()
+    np.testing.assert_array_equal(nearest(rows, 20, index="cells", return_distance=False), lists)
+    assert index._back_end._bytes is None  # as large as a quarter of the rows
+
+
+def test_lists_without_distances_by_dot_product_and_of_other_queries():
+    rows = CASES["descriptors"].astype(np.float32)
+    index = NeighborIndex(rows, "cells", metric="dot")
+    np.testing.assert_array_equal(index.lists(9), index.nearest(9)[1])
+    for name in ("cells", "exact", "HNSW16"):
+        alone = nearest(rows, 9, queries=rows[:50], index=name, return_distance=False)
+        np.testing.assert_array_equal(alone, nearest(rows, 9, queries=rows[:50], index=name)[1])
+    np.testing.assert_array_equal(
+        nearest(rows, 9, index="exact", return_distance=False), nearest(rows, 9, index="exact")[1]
+    )
+
+
+def test_an_index_for_lists_is_saved_with_its_bytes(tmp_path):
+    rows = CASES["descriptors"].astype(np.float32)
+    index = Cells(rows)
+    index.prepare(9)
+    index.prepare_lists()
+    index.save(tmp_path / "index")
+    loaded, at = Cells.load(rows, tmp_path / "index"), np.arange(100, 300)
+    assert isinstance(loaded._bytes.codes, np.memmap)
+    np.testing.assert_array_equal(loaded.row_lists(at, 9), index.row_lists(at, 9))
+    assert not any(name.startswith("bytes") for name in index.arrays())

@@ -52,6 +52,34 @@ def test_shards_make_the_same_lists(rows, tmp_path, small_shards, index):
     np.testing.assert_allclose(distances, np.asarray(whole[0]), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("index", ["exact", "cells", "IVF8,Flat"])
+def test_shards_without_distances(rows, tmp_path, small_shards, index):
+    given = {"index": index, "folder": tmp_path / "near"}
+    lists = nearest(rows, 8, return_distance=False, **given)
+    assert isinstance(lists, np.memmap)
+    names = [".nearkin-tmp", "lists.safetensors", "nearkin-folder.json"]
+    assert sorted(p.name for p in (tmp_path / "near").iterdir()) == names
+    np.testing.assert_array_equal(lists, nearest(rows, 8, index=index, return_distance=False))
+    whole = nearest(rows, 8, **given)  # distances are wanted after all
+    np.testing.assert_array_equal(whole[1], nearest(rows, 8, index=index)[1])
+    again = nearest(rows, 8, return_distance=False, **given)  # which are kept with distances
+    np.testing.assert_array_equal(again, whole[1])
+    assert sorted(p.name for p in (tmp_path / "near").iterdir()) == names
+
+
+def test_shards_begun_with_distances_serve_lists_without(rows, tmp_path, small_shards):
+    register("counting", Counting)
+    Counting.searched, Counting.fail_at = 0, 1_400
+    with pytest.raises(KeyboardInterrupt):
+        nearest(rows, 8, index="counting", folder=tmp_path / "near")
+    Counting.searched, Counting.fail_at = 0, None
+    lists = nearest(rows, 8, index="counting", folder=tmp_path / "near", return_distance=False)
+    true = nearest(rows, 8, index="cells")[1]
+    np.testing.assert_array_equal(np.sort(lists, axis=1), np.sort(true, axis=1))
+    left = sorted(p.name for p in (tmp_path / "near").iterdir())
+    assert left == [".nearkin-tmp", "lists.safetensors", "nearkin-folder.json"]
+
+
 class Counting(Cells):
     """Counts the rows that are searched, and can be told to fail."""
 

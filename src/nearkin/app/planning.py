@@ -13,7 +13,7 @@ from nearkin.ensemble.memory import ensemble_bytes
 from nearkin.learning.memory import fit_bytes
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
-from nearkin.neighbors.kmeans import DIMS
+from nearkin.neighbors.cells import CODED_DIMS
 from nearkin.neighbors.lists import QUERY_BLOCK
 from nearkin.neighbors.search import EXACT_ROWS, nearest
 from nearkin.slne import SLNE
@@ -26,12 +26,13 @@ SEARCH_SECONDS = 0.2  # of a probe of the search that is long enough
 PROBE_FLOATS = 16 << 20  # of the probe's rows: more than the caches hold
 MAX_DIMS = 8_192  # of the probe; beyond, matrix products dominate and the cost grows with dims²
 MAX_DEGREE = 2_000
-# A search by cells is not probed. Measured on two cores (docs/performance.md): 21 to 463 s for
-# 100,000 to 1.2 million rows at D=200, k=50; 46 to 67 minutes for 1.2 million, D=1,000, k=500.
-# Rows in tight clusters, by hand, as CPU seconds of a core: 110,000 rows in 2.6 s at D=32, k=10,
-# 3.8 s at D=64, k=50, 7.6 s at D=256, k=20. All are met within a factor of two.
+# A search by cells is not probed. Measured, as CPU seconds of a core (docs/performance.md): 50,000
+# rows at D=1,000, k=15, 100 and 500 in 4.0, 5.3 and 9.8 s. Made-up rows in clusters, by hand:
+# 110,000 rows in 3.2 s at D=32, k=10, 4.8 s at D=64, k=50, 7.2 s at D=256, k=20. All are met
+# within a factor of two.
 CELLS_ROWS, CELLS_POWER = 1.2e6, 1.25
-CELLS_SECONDS_PER_DIM, CELLS_SECONDS_PER_NUMBER = 1.5e-6, 5e-9  # for CELLS_ROWS; k·D per row
+# Of CELLS_ROWS, each: on two cores; for each coded dimension; for each number of k·D.
+CELLS_SECONDS, CELLS_SECONDS_PER_DIM, CELLS_SECONDS_PER_NUMBER = 1e-5, 4e-7, 2.7e-10
 TIMES = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 SIZES = {"MiB": 1, "GiB": 1_024, "TiB": 1_024**2}
 DEGREE = 1.4  # edges per row after symmetrising, in units of k (measured on real data)
@@ -67,7 +68,7 @@ def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 5) ->
         raise ValueError(f"members={members} cannot share {dims} dims; give at most {dims}")
     width = dims // max(1, members)
     if members:
-        stages = ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, joint=False)
+        stages = ensemble_bytes(rows, dims, k, width=width, members=members, jobs=1, coupled=True)
     else:
         stages = fit_bytes(rows, dims, k)
     epoch = rows * _step_seconds(rows, width, k, bool(members)) * max(1, members)
@@ -89,6 +90,7 @@ def estimate(rows: int, dims: int, k: int, members: int = 0, epochs: int = 5) ->
     }
     if members:
         result["disk_per_member_MiB"] = _mib(4.0 * rows * width)
+        result["disk_for_scores_MiB"] = _mib(4 * DEGREE * k * rows)  # of edges, by all members
     return result
 
 
@@ -150,7 +152,8 @@ def _search(rows: int, dims: int, k: int) -> dict[str, Any]:
     exact = {"seconds_for_exact_neighbors": _rounded(pairs)}
     if rows <= EXACT_ROWS:
         return {"neighbors": "exact"} | exact
-    each = CELLS_SECONDS_PER_DIM * min(dims, DIMS) + CELLS_SECONDS_PER_NUMBER * k * dims
+    each = CELLS_SECONDS + CELLS_SECONDS_PER_DIM * min(dims, CODED_DIMS)
+    each += CELLS_SECONDS_PER_NUMBER * k * dims
     cells = CELLS_ROWS * (rows / CELLS_ROWS) ** CELLS_POWER * each
     return {
         "neighbors": "by cells; exact with index='exact'",

@@ -12,7 +12,7 @@ from nearkin.neighborhoods import NeighborLists, as_graph
 from nearkin.neighbors.base import build
 from nearkin.neighbors.lists import row_neighbors
 from nearkin.neighbors.retrieval import fitted_retrieval, over, without_rows
-from nearkin.neighbors.search import nearest
+from nearkin.neighbors.search import own_lists
 from nearkin.preprocessing.transformers import applied
 from nearkin.validation.arrays import concatenate_labels
 
@@ -83,7 +83,7 @@ class FittedRows:
         neighbors = self.neighbors
         if neighbors is None:
             searched = prepared if vectors is None else vectors
-            neighbors = nearest(searched, self.n_neighbors, index=index)[1]
+            neighbors = own_lists(searched, self.n_neighbors, index).indices
         return TrainingSet(prepared, self.labels, neighbors, vectors)
 
 

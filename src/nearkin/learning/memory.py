@@ -50,11 +50,13 @@ def fit_bytes(
     Examples
     --------
     >>> {stage: size >> 20 for stage, size in fit_bytes(1_200_000, 1_000, 50).items()}
-    {'neighbours': 2242, 'graph': 1135, 'learning': 923}
+    {'neighbours': 2370, 'graph': 1135, 'learning': 923}
     """
     lists = 0 if ready_lists else LIST_BYTES * rows * k
     extra = ROW_BYTES * rows + FIXED_BYTES
-    stages = {} if ready_lists else {"neighbours": search_bytes(rows, dims, k, index) + extra}
+    stages = {}
+    if not ready_lists:
+        stages["neighbours"] = search_bytes(rows, dims, k, index, lists=True) + extra
     stages["graph"] = lists + GRAPH_BYTES * rows * k + extra
     block = min(BLOCK, rows)
     matrices = 4 * (2 + early_stopping + 2 * average + 4 * spectral) * dims**2
@@ -88,7 +90,7 @@ def classifier_bytes(
     if preprocess:
         stages["preprocessing"] = database + pca_bytes(rows, columns, dims) + extra
     if not ready_lists:
-        stages["neighbours"] = database + search_bytes(rows, dims, k, index) + extra
+        stages["neighbours"] = database + search_bytes(rows, dims, k, index, lists=True) + extra
     if learns:  # from the lists without the held-out rows, which are a copy
         fit = fit_bytes(rows, dims, k, ready_lists=True)
         stages["learning"] = database + lists + LIST_BYTES * rows * k + max(fit.values())

@@ -1,6 +1,6 @@
 """A fit from labelled rows: preparation, neighbours, hold-out, Algorithm 1, refreshed rounds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from nearkin.neighborhoods import (
     split_by_shared_labels,
 )
 from nearkin.neighbors.retrieval import check_unlabelled, fitted_retrieval, kept_lists, without_rows
-from nearkin.neighbors.search import clip_n_neighbors, nearest
+from nearkin.neighbors.search import clip_n_neighbors, own_lists
 from nearkin.preprocessing.prepared import prepared
 from nearkin.preprocessing.transformers import learns_from_labels
 
@@ -38,6 +38,7 @@ class NeighborhoodFit:
 
     model: Any
     data: TrainingData
+    cells: NDArray[np.int32] | None = None  # of the rows, where the search has made some
 
     def run(self, folder: RunFolder) -> None:
         """Learn, and leave the result in the model."""
@@ -85,11 +86,15 @@ class NeighborhoodFit:
             return kept_lists(retrieval, k, folder)
 
         def search() -> dict[str, NDArray[Any]]:
-            verbose = model._execution.verbose
-            return {"indices": nearest(rows, k, index=model.index, verbose=verbose)[1]}
+            lists, cells = own_lists(rows, k, model.index, model._execution.verbose)
+            if cells is None or model._execution.order != "local":
+                return {"indices": lists}
+            return {"indices": lists, "cells": cells}
 
         inputs = {"n_neighbors": k, "index": model.index, "X": self.digest}
-        return folder.part("neighbors", inputs, search)["indices"]
+        found = folder.part("neighbors", inputs, search)
+        self.cells = found.get("cells")
+        return found["indices"]
 
     def _learn(self, lists: NeighborLists, folder: RunFolder) -> float:
         """Run Algorithm 1 on these neighbourhoods; the accuracy on held-out rows, if any."""
@@ -119,6 +124,8 @@ class NeighborhoodFit:
             held=self.holdout.held if self.holdout else None,
             hub_limit=self.model._execution.hub_limit,
         )
+        if hoods.cells is None and self.cells is not None:
+            hoods = replace(hoods, cells=self.cells)
         return split_by_shared_labels(hoods, labels) if several else hoods
 
     def _inputs(self, trainer: Trainer) -> dict[str, Any]:

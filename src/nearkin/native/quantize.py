@@ -59,7 +59,7 @@ def quantize_rows(X: NDArray[np.float32]) -> QuantizedRows:
         np.maximum(largest, np.abs(X[block]).max(axis=0), out=largest)
     scales = largest / np.float32(_MAX_CODE)
     scales[scales < np.finfo(np.float32).tiny] = 0  # subnormal: the column counts as error
-    codes = _aligned_codes(n, dims)
+    codes = aligned_codes(n, dims)
     divisors = np.where(scales > 0, scales, 1)
     error, length, code_sum = 0.0, 0.0, 0.0
     for block in blocks:
@@ -77,7 +77,7 @@ def _max_length(rows: NDArray[np.float32]) -> float:
     return float(np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64).max(initial=0)))
 
 
-def _aligned_codes(n: int, dims: int) -> NDArray[np.int8]:
+def aligned_codes(n: int, dims: int) -> NDArray[np.int8]:
     """An uninitialised (n, dims) array with rows padded by zeros to whole cache lines."""
     width = -(-dims // CACHE_LINE) * CACHE_LINE
     buffer = np.empty(n * width + CACHE_LINE, np.int8)

@@ -3,8 +3,9 @@
 k-means partitions the rows into cells, in the leading principal directions. A query visits the
 cells nearest to it (the probes) and keeps the best rows there, by bytes (``native.scan``). A cell
 is compared with all its visitors at once, where an inverted file would read its rows anew for each
-query. The candidates, not many more than k, are re-ranked by their true values (``lists``). The
-numbers of probes and candidates that reach the requested recall are measured on a sample of rows.
+query. The candidates, not many more than k, are re-ranked by their true values (``lists``), or
+where nobody wants distances by bytes of all dimensions (``native.byte_rows``). The numbers of
+probes and candidates that reach the requested recall are measured on a sample of rows.
 """
 
 import math
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from nearkin.io import safetensors
 from nearkin.native.byte_products import PANEL_ROWS
+from nearkin.native.byte_rows import ByteRows, check_byte_rows, code_rows, nearest_of_candidates
 from nearkin.native.scan import CodedCells, best_slots, check_coded, code_cells
 from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Index, Metric, blocks
@@ -42,6 +44,7 @@ class Cells(Index):
     """
 
     order: NDArray[np.int64]
+    _bytes: ByteRows | None = None  # rows of all slots, of an index for lists without distances
     metrics: ClassVar = ("euclidean", "dot")
 
     def __init__(
@@ -107,9 +110,7 @@ class Cells(Index):
         self, cells: NDArray[np.int32], rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Ranks, among the cells in the order of each query, of the cells that hold its rows."""
-        cell_of = np.empty(len(self.rows), np.int64)
-        cell_of[self.order] = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        return np.take_along_axis(np.argsort(cells, axis=1), cell_of[rows], axis=1)
+        return np.take_along_axis(np.argsort(cells, axis=1), self.row_cells[rows], axis=1)
 
     def _candidates(
         self, k: int, true: NDArray[np.int64], reduced: Array, probes: NDArray[np.int32]
@@ -129,12 +130,40 @@ class Cells(Index):
 
     def search(self, queries: Array, k: int) -> NDArray[np.int32]:
         """Return candidates for the `k` nearest rows of each query."""
+        return self.rows_of[self._slots(queries, k)]
+
+    def prepare_lists(self) -> None:
+        """Get ready for `row_lists`: code all rows, in the order of the slots."""
+        if self._bytes is None and self.metric == "euclidean":
+            self._bytes = code_rows(self.rows, self.rows_of[:-1], self._partition.centre)
+
+    def release_lists(self) -> None:
+        """Forget what `prepare_lists` has made."""
+        self._bytes = None
+
+    def row_lists(self, at: NDArray[np.int64], k: int) -> NDArray[np.int32] | None:
+        """The `k` nearest rows of each of the rows `at`, without distances; None by dot product."""
+        self.prepare_lists()
+        if self._bytes is None:
+            return None
+        queries = np.ascontiguousarray(self.rows[at])
+        slots = self._slots(queries, k + 1)  # a row finds itself
+        return nearest_of_candidates(self._bytes, self.rows, self.rows_of, queries, slots, at, k)
+
+    @property
+    def row_cells(self) -> NDArray[np.int32]:
+        """The number of each row's cell."""
+        cell = np.empty(len(self.rows), np.int32)
+        cell[self.order] = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        return cell
+
+    def _slots(self, queries: Array, k: int) -> NDArray[np.int32]:
+        """Slots of candidates for the `k` nearest rows of each query."""
         reduced = self._reduce(queries)
         fewest = int(np.searchsorted(self._held, k)) + 1
         probes = self._nearest_cells(reduced, max(int(self.tuned[1]), fewest))
         wanted = min(max(k, int(self.tuned[2])), len(self.rows))
-        _, slots = best_slots(self._coded, reduced, probes, wanted, self.metric == "dot")
-        return self.rows_of[slots]
+        return best_slots(self._coded, reduced, probes, wanted, self.metric == "dot")[1]
 
     def _reduce(self, queries: Array) -> Array:
         if self.metric == "euclidean":
@@ -185,14 +214,21 @@ class Cells(Index):
     def save(self, path: Path) -> None:
         """Write the cells."""
         described = {"metric": self.metric, "recall": str(self.recall)}
-        safetensors.write(path, self.arrays(), described)
+        coded = {} if self._bytes is None else self._bytes._asdict()
+        named = {f"bytes.{name}": array for name, array in coded.items()}
+        safetensors.write(path, self.arrays() | named, described)
 
     @classmethod
     def load(cls, rows: Array, path: Path) -> Self:
         """Return the same cells over the same rows."""
         arrays, described = safetensors.read(path)
         description = f"cells;recall={described['recall']}"
-        return cls.restored(rows, description, arrays, cast(Any, described["metric"]))
+        index = cls.restored(rows, description, arrays, cast(Any, described["metric"]))
+        if "bytes.codes" in arrays:
+            coded = ByteRows(*(arrays[f"bytes.{name}"] for name in ByteRows._fields))
+            check_byte_rows(coded, len(index.rows_of) - 1, rows.shape[1])
+            index._bytes = coded
+        return index
 
 
 def _check_slots(

@@ -1,6 +1,7 @@
 """From the candidates of an index to neighbour lists: re-ranked, self excluded.
 
-By true Euclidean distance, nearest first, or by true dot product, largest first.
+By true Euclidean distance, nearest first, or by true dot product, largest first. A back end may
+have a faster way to make lists of its own rows without distances.
 """
 
 import numpy as np
@@ -27,6 +28,16 @@ def row_neighbors(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> N
     # One more than k: a row finds itself.
     near = without_self(_candidates(index, queries, k + 1, len(rows)), at)
     return _rerank(index, rows, queries, near, k)
+
+
+def row_lists(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> NDArray[np.int32]:
+    """The same lists as `row_neighbors`, without distances.
+
+    A back end may order a list by distances that are nearly true.
+    """
+    own = getattr(index, "row_lists", None)
+    found = None if own is None else own(at, k)
+    return row_neighbors(index, rows, at, k)[1] if found is None else found
 
 
 def _candidates(index: Index, queries: Array, k: int, n: int) -> NDArray[np.integer]:

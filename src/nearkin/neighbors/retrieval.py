@@ -162,7 +162,9 @@ class Retrieval(ParameterGroup):
             return self._asked(k, queries)
         found = searchable(self)
         assert found is not None
-        return found.nearest(k, None if queries is None else self._transformed(queries))[1]
+        if queries is None:
+            return found.lists(k)
+        return found.nearest(k, self._transformed(queries))[1]
 
     def _transformed(self, X: Any) -> Any:
         """Rows as they are searched; those of a source of vectors already are."""

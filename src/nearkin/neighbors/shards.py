@@ -1,7 +1,7 @@
 """Neighbour lists in shards: separate jobs, each kept when done, joined at the end.
 
 The run folder holds the index and the finished shards, and at the end one part, ``lists``, with
-``indices`` and ``distances``. A worker gets the folder and a number.
+``indices`` and, unless nobody wants them, ``distances``. A worker gets the folder and a number.
 """
 
 from collections.abc import Iterator
@@ -18,20 +18,29 @@ from nearkin.io.fingerprint import Digest, Fingerprint
 from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder
 from nearkin.native.threads import limited, n_threads
-from nearkin.neighbors.base import blocks, resolve
-from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, row_neighbors
+from nearkin.neighbors.base import Index, blocks, resolve
+from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, row_lists, row_neighbors
 
 SHARD_ROWS = 16_384
 
 LISTS = "lists"
-_INDEX = "index"
+_INDEXES = {True: "index", False: "index-for-lists"}  # with distances, and without
+_TYPES = {"indices": "i4", "distances": "f4"}
 
 
 class Shards:
     """One search in a run folder that is claimed."""
 
-    def __init__(self, folder: RunFolder, rows: NDArray[np.float32], k: int, index: str) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        rows: NDArray[np.float32],
+        k: int,
+        index: str,
+        distances: bool = True,
+    ) -> None:
         self.folder, self.rows, self.k, self.description = folder, rows, k, index
+        self.distances, self.columns = distances, ("indices", "distances")[: 1 + distances]
         self.back_end = resolve(index, len(rows))  # workers need not have registered it
         self.size, self.count = SHARD_ROWS, -(-len(rows) // SHARD_ROWS)
         self.inputs = Fingerprint.of({"X": Digest(rows), "k": k, "index": index})
@@ -50,45 +59,56 @@ class Shards:
             name, offset, shape = state["rows"]
             self.rows = np.memmap(name, np.float32, "r", offset, shape)
 
-    def lists(self) -> Neighbors | None:
+    def lists(self) -> dict[str, NDArray[Any]] | None:
         """The finished lists, memory-mapped; None if there are none."""
-        kept = self.folder.read(LISTS, self.inputs)
-        return None if kept is None else (kept[0]["distances"], kept[0]["indices"])
+        return self._read(LISTS)
 
     def shard(self, n: int) -> dict[str, NDArray[Any]] | None:
-        """Rows, lists and distances of shard `n`; None if it is not finished."""
-        kept = self.folder.read(_shard(n), self.inputs)
-        return None if kept is None else kept[0]
+        """Rows and lists, perhaps with distances, of shard `n`; None if it is not finished."""
+        return self._read(_shard(n))
+
+    def _read(self, name: str) -> dict[str, NDArray[Any]] | None:
+        """A part, if it has what is wanted: an earlier search may have been without distances."""
+        kept = self.folder.read(name, self.inputs)
+        return kept[0] if kept is not None and kept[0].keys() >= set(self.columns) else None
 
     def prepare(self) -> None:
         """Build the index, if it is not there."""
-        self.index = self.folder.file(_INDEX, self.inputs, self._build)
+        self.index = self.folder.file(_INDEXES[self.distances], self.inputs, self._build)
 
     def _build(self, path: Path) -> None:
         index = self.back_end(self.rows, self.description)
         index.prepare(self.k)
+        if not self.distances and hasattr(index, "prepare_lists"):
+            index.prepare_lists()
         index.save(path)
+
+    def find(self, index: Index, at: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Lists of the rows `at`, perhaps with distances."""
+        if not self.distances:
+            return {"indices": row_lists(index, self.rows, at, self.k)}
+        return dict(zip(("distances", "indices"), row_neighbors(index, self.rows, at, self.k)))
 
     def join(self) -> None:
         """Write all lists in the order of the rows."""
         shards = [found for n in range(self.count) if (found := self.shard(n)) is not None]
         order = np.argsort(np.concatenate([shard["at"] for shard in shards]))
 
-        def stream(name: str, dtype: str) -> safetensors.Stream:
+        def stream(name: str) -> safetensors.Stream:
             parts = [shard[name] for shard in shards]
             shape = len(self.rows), self.k
             return safetensors.Stream(
-                shape, np.dtype(dtype), lambda: _in_order(parts, order, self.size)
+                shape, np.dtype(_TYPES[name]), lambda: _in_order(parts, order, self.size)
             )
 
-        arrays = {"indices": stream("indices", "i4"), "distances": stream("distances", "f4")}
-        self.folder.write(LISTS, self.inputs, arrays)
+        self.folder.write(LISTS, self.inputs, {name: stream(name) for name in self.columns})
 
     def clear(self) -> None:
         """Remove what the finished lists were made from."""
         for n in range(self.count):
             self.folder.remove(_shard(n))
-        self.folder.remove_file(_INDEX)
+        for name in _INDEXES.values():
+            self.folder.remove_file(name)
 
 
 def finished_lists(path: Path) -> NDArray[np.int32]:
@@ -126,10 +146,11 @@ def nearest_in_shards(
     index: str,
     n_jobs: int | None,
     verbose: int,
-) -> Neighbors:
+    distances: bool = True,
+) -> Neighbors | NDArray[np.int32]:
     """Neighbour lists of all rows, in a folder from which a second call resumes."""
     with folder.claim("nearest"):
-        shards = Shards(folder, rows, k, index)
+        shards = Shards(folder, rows, k, index, distances)
         lists = shards.lists()
         if lists is None:
             _find_missing(shards, n_jobs, verbose)
@@ -138,7 +159,7 @@ def nearest_in_shards(
         if lists is None:
             raise OSError(f"{folder.path} does not give back what was written; check the disk")
         shards.clear()
-    return lists
+    return (lists["distances"], lists["indices"]) if distances else lists["indices"]
 
 
 def _find_missing(shards: Shards, n_jobs: int | None, verbose: int) -> None:
@@ -160,10 +181,6 @@ def find_shard(shards: Shards, n: int, threads: int) -> None:
         index = shards.back_end.load(rows, shards.index)
         order = np.arange(len(rows)) if index.order is None else index.order
         at = np.asarray(order[n * shards.size : (n + 1) * shards.size])
-        parts = [
-            row_neighbors(index, rows, at[lo:hi], shards.k)
-            for lo, hi in blocks(len(at), QUERY_BLOCK)
-        ]
-    distances, indices = (np.concatenate(column) for column in zip(*parts))
-    arrays = {"at": at, "indices": indices, "distances": distances}
-    shards.folder.worker().write(_shard(n), shards.inputs, arrays)
+        parts = [shards.find(index, at[lo:hi]) for lo, hi in blocks(len(at), QUERY_BLOCK)]
+    found = {name: np.concatenate([part[name] for part in parts]) for name in shards.columns}
+    shards.folder.worker().write(_shard(n), shards.inputs, {"at": at} | found)

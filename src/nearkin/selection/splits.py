@@ -71,7 +71,7 @@ class Prepared:
     def __init__(self, split: Split, rows: Array, queries: Array, k: int) -> None:
         self.split, self.rows, self.queries, self.length = split, rows, queries, k
         index = NeighborIndex(rows)
-        self.lists = index.nearest(min(k, len(rows) - 1))[1]
+        self.lists = index.lists(min(k, len(rows) - 1))
         self.near = index.nearest(min(k, len(rows)), queries)[1]
         self.means = class_means(rows, split.labels, split.n_classes)
         self.absent = np.bincount(split.labels, minlength=split.n_classes) == 0
