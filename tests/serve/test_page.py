@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from commands import MANUAL, answer, draw
-from nearkin.app.finished_run import MODEL, load_trained
+from nearkin import SLNE
+from nearkin.app.finished_run import MODEL, TrainedModel, load_trained
+from nearkin.io.tables import Dataset
+from nearkin.serve.adapted import AdaptedModel
 from nearkin.serve.engine import open_engine
 from nearkin.serve.guard import Guard
 from nearkin.serve.reload import Holder
@@ -274,6 +277,31 @@ def test_a_vector_is_pasted(browser, model_file):
         found = live.ok("/v1/search", vectors=Q.tolist(), n=12)["queries"][0]
         assert hits(page) == [hit["row"] for hit in found["learned"]]
         assert "--train" in page.locator("#raw").inner_text()
+
+
+def adapted_engine(model, data):
+    return open_engine(TrainedModel(AdaptedModel(model.adapter(), "SLNE", data)), None)
+
+
+def test_a_similarity_without_votes_searches_its_rows(browser, tmp_path):
+    X, y = digits(0, 200)
+    learner = SLNE(n_neighbors=10, max_epochs=1, random_state=0).fit(X, y)
+    labelled = Holder(lambda: adapted_engine(learner, Dataset(X, y)), tmp_path / "none")
+    with living(labelled) as live, Visit(browser, live.url, "phone") as visit:
+        page = visit.open("#row=3")
+        assert hits(page) == expected(live, 3)["learned"]
+        assert hits(page, "raw") == expected(live, 3)["raw"]
+        assert page.locator("#decision").is_hidden()
+        assert page.locator("nav a:visible").all_inner_texts() == ["Search", "Map"]
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        page.goto(f"{live.url}/#labels")
+        page.wait_for_selector("#status.error:has-text('does not classify')")
+    alone = Holder(lambda: adapted_engine(learner, None), tmp_path / "none")
+    with living(alone) as live, Visit(browser, live.url) as visit:
+        page = visit.open()
+        page.wait_for_selector("#status:has-text('--rows FILE')")
+        assert page.locator("#ask").is_hidden()
+        assert "adapts queries of 64 numbers" in page.locator("#facts").inner_text()
 
 
 def test_confusions_and_likely_wrong_labels(browser, tmp_path):
