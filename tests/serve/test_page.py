@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -100,6 +101,14 @@ class Visit:
             assert not self.problems
 
 
+def until(page, expression, seconds=30):
+    """Wait until an expression holds; playwright would wait by eval, which the page bars."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)
+
+
 def hits(page, side="learned"):
     page.wait_for_selector(f"#{side} a")
     links = page.locator(f"#{side} a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
@@ -121,11 +130,11 @@ def test_a_row_is_searched_and_results_lead_on(browser, site):
         assert "vote" in shown
         following = hits(page)[1]
         page.locator("#learned a").nth(1).click()
-        page.wait_for_function(f"document.querySelector('#row').value === '{following}'")
+        until(page, f"document.querySelector('#row').value === '{following}'")
         page.wait_for_load_state("networkidle")
         assert hits(page) == expected(site, following)["learned"]
         page.go_back()
-        page.wait_for_function("document.querySelector('#row').value === '3'")
+        until(page, "document.querySelector('#row').value === '3'")
         page.fill("#label", "standing")
         page.locator("#label").press("Tab")
         page.wait_for_load_state("networkidle")
@@ -200,7 +209,7 @@ def test_by_keyboard_alone(browser, site):
         page.keyboard.press("Control+a")
         page.keyboard.type("5")
         page.keyboard.press("Enter")
-        page.wait_for_function("location.hash === '#row=5'")
+        until(page, "location.hash === '#row=5'")
         page.wait_for_load_state("networkidle")
         found = hits(page)
         while not page.evaluate("document.activeElement.closest('#learned')"):
@@ -208,7 +217,7 @@ def test_by_keyboard_alone(browser, site):
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid"
         page.keyboard.press("Enter")
-        page.wait_for_function(f"location.hash === '#row={found[0]}'")
+        until(page, f"location.hash === '#row={found[0]}'")
         page.locator("nav a[data-view=map]").focus()
         page.keyboard.press("Enter")
         page.wait_for_selector("#maps canvas", timeout=60_000)
@@ -221,7 +230,7 @@ def test_by_keyboard_alone(browser, site):
         assert page.locator("#map-row a").count() == 1
         target = page.locator("#map-row a").get_attribute("href")
         page.keyboard.press("Enter")
-        page.wait_for_function(f"location.hash === '{target}'")
+        until(page, f"location.hash === '{target}'")
         assert before is not None
 
 
@@ -353,7 +362,7 @@ def test_a_token_is_asked_for_once(browser, run):
         page.fill("#token-field", TOKEN)
         page.keyboard.press("Enter")
         assert len(hits(page)) == 12
-        page.wait_for_function("document.querySelector('#learned img').naturalWidth > 0")
+        until(page, "document.querySelector('#learned img').naturalWidth > 0")
         page.reload()
         assert len(hits(page)) == 12
 
@@ -366,7 +375,7 @@ def test_ten_users_at_once(browser, site):
     for _ in range(3):
         following = []
         for row, visit in zip(rows, visits):
-            visit.page.wait_for_function(f"document.querySelector('#row').value === '{row}'")
+            until(visit.page, f"document.querySelector('#row').value === '{row}'")
             visit.page.wait_for_selector("#learned a")
             visit.page.wait_for_load_state("networkidle")
             assert hits(visit.page) == expected(site, row)["learned"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.app.baselines import fit_raw_cosine
+from nearkin.app.baselines import NO_MEMORY, NO_RAW, fit_raw_cosine
 from nearkin.app.finished_run import TrainedModel
 from nearkin.serve.adapted import AdaptedModel, adapted_sides, refusals
 from nearkin.serve.errors import Refused
@@ -19,11 +19,6 @@ from nearkin.serve.review import ReviewTask
 from nearkin.serve.side import SearchedSide, Shortlist, Side
 
 RAW, LEARNED = "raw", "learned"
-NO_RAW = (
-    "raw cosine needs the vectors that the model was trained on: a run on images has them, for "
-    "other models give --train FILE"
-)
-NO_MEMORY = "raw cosine is left out: its rows do not fit into memory beside the model"
 LISTED_CLASSES = 2_000  # of more, only their number is told
 
 
