@@ -354,3 +354,20 @@ def test_csls_refuses_what_it_cannot(rows, models):
         models["SLNE"].adapter().csls_column(X[:1])
     with pytest.raises(ValueError, match="neighbors"):
         models["SLNE"].adapter().csls_column(X, neighbors=[[1]])
+
+
+@pytest.mark.parametrize(
+    "preprocess", [None, UnitLength(), WithinClassWhitening(unit_length=False)]
+)
+def test_a_classifier_of_unit_rows_is_for_an_index_by_cosine_or_any_other(rows, preprocess):
+    X, y = unit(rows[0]), rows[1]
+    model = SoftVotingKNN(learner(prepare=None), preprocess=preprocess, vote="top").fit(X, y)
+    assert model.adapter().metric == "cosine"
+    made = model.prepared(X)
+    exact = model.similarity_.similarity(made[:9], made)
+    for metric in ("dot", "cosine"):
+        adapter = model.adapter(metric=metric)
+        asked = adapter.transform(X[:9])
+        products = asked @ X.T if metric == "dot" else unit(asked) @ X.T
+        assert_allclose(adapter.scores(X[:9], products), exact, atol=1e-3 * np.abs(exact).max())
+    assert model.add(3 * X[:5], y[:5]).unit_length_ is False

@@ -21,6 +21,7 @@ from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.retrieval import Retrieval, over
 from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.linear import LinearPreprocessing
+from nearkin.preprocessing.unit_length import have_unit_length, spread
 from nearkin.validation import expect
 from nearkin.validation.arrays import (
     as_numbers,
@@ -34,9 +35,6 @@ from nearkin.validation.containers import in_container
 from nearkin.validation.parameters import checked, require
 from nearkin.voting.lists import as_voters, padded
 from nearkin.voting.preparation import applied
-
-_SAMPLE = 1_000
-_UNIT = 1e-2  # embeddings in half precision are off by a thousandth
 
 
 def _is_psd(model: Any) -> bool:
@@ -167,12 +165,8 @@ class BilinearSimilarity:
 
     def _remember(self, what: str, rows: Sequence[NDArray[np.float32]], *others: Any) -> None:
         """Note what the similarity is learned from, by samples of rows and by other arrays."""
-        samples = [
-            part[np.linspace(0, len(part) - 1, min(len(part), _SAMPLE)).astype(int)]
-            for part in rows
-        ]
-        lengths = np.concatenate([np.einsum("nd,nd->n", part, part) for part in samples])
-        self.unit_length_ = bool((np.abs(lengths - 1) < _UNIT).all())
+        samples = [spread(part) for part in rows]
+        self.unit_length_ = all(map(have_unit_length, samples))
         self.fingerprint_ = f"{what}, {Digest(*samples, *others)}"
 
     def without_preparation(self) -> Self:
