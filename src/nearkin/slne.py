@@ -30,7 +30,7 @@ from nearkin.learning.trainer import Hyperparameters, Trainer
 from nearkin.learning.training_data import ROWS, TrainingData
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
-from nearkin.neighbors.base import check_metric
+from nearkin.neighbors.registry import check_metric
 from nearkin.neighbors.retrieval import Retrieval, index_description, refuse_retrieval
 from nearkin.preprocessing.transformers import applied
 from nearkin.similarity import NeighborhoodSimilarity
