@@ -40,9 +40,10 @@ def accuracy(shares, truth):
 def test_the_best_vote_of_neighbours_alone(seed):
     given = ballot(seed, means=False)
     grid = [
-        replace(vote, smoothing=e)
+        replace(vote, smoothing=e, exponent=power)
         for vote in candidates(given.scores)
         for e in choice.SMOOTHING
+        for power in choice.EXPONENTS
     ]  # fmt: skip
     losses = [log_loss(given.shares(vote), given.truth) for vote in grid]
     vote, loss, right = choose(given)
@@ -60,11 +61,17 @@ def test_the_best_mixture_with_class_means(seed, right):
     spread = given.class_scores.std()
     losses = [
         log_loss(
-            given.shares(replace(v, class_weight=w, class_temperature=spread * t, smoothing=e)),
+            given.shares(
+                replace(v, exponent=p, class_weight=w, class_temperature=spread * t, smoothing=e)
+            ),
             given.truth,
         )
-        for v, w, t, e in itertools.product(
-            near, (0.0, *choice.CLASS_WEIGHTS), choice.CLASS_TEMPERATURES, choice.SMOOTHING
+        for v, p, w, t, e in itertools.product(
+            near,
+            choice.EXPONENTS,
+            (0.0, *choice.CLASS_WEIGHTS),
+            choice.CLASS_TEMPERATURES,
+            choice.SMOOTHING,
         )
     ]
     vote, loss, hits = choose(given, near)
@@ -78,7 +85,7 @@ def test_the_best_mixture_with_class_means(seed, right):
 def test_probabilities_by_the_formula(kind, means):
     given = ballot(means=means)
     given = replace(given, scores=np.abs(given.scores) + 1)
-    vote = Vote(kind, 2.0, csls=0.3, class_weight=0.6, class_temperature=0.7, smoothing=0.05)
+    vote = Vote(kind, 2.0, 0.3, class_weight=0.6, class_temperature=0.7, smoothing=0.05, exponent=3)
     if not means:
         vote = replace(vote, class_weight=0.0)
     for i, shares in enumerate(given.shares(vote)):
@@ -90,7 +97,7 @@ def test_probabilities_by_the_formula(kind, means):
             "top": 1.0 * (s.argsort()[::-1].argsort() < 2),
         }[kind]
         near = np.bincount(given.labels[i], weight, minlength=3) / weight.sum()
-        mixed = near
+        near = mixed = near**3 / (near**3).sum()
         if means:
             mean = np.exp(given.class_scores[i].astype(float) / 0.7)
             mixed = 0.4 * near + 0.6 * mean / mean.sum()

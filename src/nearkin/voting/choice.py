@@ -1,7 +1,8 @@
 """The vote that gives held-out rows the smallest log loss.
 
 Log loss rather than accuracy: it is smooth, tells candidates of the same accuracy apart, and the
-probabilities come out calibrated.
+probabilities come out calibrated. Each vote is tried with several exponents, for log loss alone
+would prefer few and sure voters to many that rank the classes better.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ Array = NDArray[np.float32]
 TEMPERATURES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)  # in units of the scores' spread
 CLASS_TEMPERATURES = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8)
 CLASS_WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+EXPONENTS = (1.0, 1.5, 2.0, 3.0)
 SMOOTHING = (0.001, 0.003, 0.01, 0.03, 0.1)
 MIXED = 6  # votes of neighbours that are tried together with class means
 LEAST_SPREAD = 1e-20  # of scores that differ; temperatures are finite multiples of it
@@ -117,8 +119,9 @@ def candidates(scores: Array) -> list[Vote]:
 
 def choose(ballot: Ballot, among: Sequence[Vote] | None = None) -> ChosenVote:
     """The vote with the smallest log loss; class means are tried if the ballot has their scores."""
-    tried = candidates(ballot.scores) if among is None else list(among)
-    likelihoods = [_of_truth(ballot.shares(vote), ballot) for vote in tried]
+    bases = candidates(ballot.scores) if among is None else among
+    tried = [replace(vote, exponent=e) for vote in bases for e in EXPONENTS]
+    likelihoods = [p for vote in bases for p in _sharpened(ballot.shares(vote), ballot)]
     losses = [_smoothed(p[None], ballot)[0] for p in likelihoods]
     order = np.argsort([loss for loss, _ in losses], kind="stable")
     best, smoothing = losses[order[0]]
@@ -155,6 +158,13 @@ def _with_class_means(tried: list[Vote], near: Array, ballot: Ballot) -> tuple[f
 def _of_truth(shares: Array, ballot: Ballot) -> Array:
     """Probability of the true class, for each query."""
     return np.take_along_axis(shares, ballot.truth[:, None], axis=1)[:, 0]
+
+
+def _sharpened(shares: Array, ballot: Ballot) -> list[Array]:
+    """Probability of the true class, for each query and with each exponent."""
+    scaled = shares / shares.max(axis=1, keepdims=True)
+    truth = _of_truth(scaled, ballot)
+    return [truth**e / (scaled**e).sum(axis=1) for e in map(np.float32, EXPONENTS)]
 
 
 def _smoothed(likelihoods: Array, ballot: Ballot) -> list[tuple[float, float]]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.voting.votes import Vote, class_shares, class_totals, probabilities
+from nearkin.voting.votes import Vote, class_shares, class_totals, probabilities, sharpened
 
 Array = NDArray[np.float32]
 
@@ -64,10 +64,10 @@ def vote_shares(
         Rows of each class, which decide where nobody votes.
     """
     n_classes, own = len(frequencies), labels[indices]
-    by_class = probabilities(vote.tally(scores, own, n_classes))
+    by_class = sharpened(probabilities(vote.tally(scores, own, n_classes)), vote.exponent)
     silent = np.isneginf(scores).all(axis=1)
     prior = np.zeros_like(by_class)
-    prior[silent] = frequencies / frequencies.sum()
+    prior[silent] = sharpened(frequencies[None] / frequencies.sum(), vote.exponent)
     kept = np.float32((1 - vote.smoothing) * (1 - vote.class_weight))
     means = np.zeros_like(by_class)
     if class_scores is not None:

@@ -87,6 +87,10 @@ class Vote:
     smoothing : float
         Share that is dealt out evenly to all classes: a class without a voter is improbable, not
         impossible.
+    exponent : float
+        The probabilities from the neighbours' votes are raised to this power and divided by their
+        sum, before the class means vote: many voters hedge, however well their sum ranks the
+        classes, and a power above 1 makes it as sure as it is right.
 
     Examples
     --------
@@ -103,6 +107,7 @@ class Vote:
     class_weight: float = 0.0
     class_temperature: float = 1.0
     smoothing: float = 0.0
+    exponent: float = 1.0
 
     PARAMETERS: ClassVar[Table] = {
         "kind": expect.choice(*KINDS),
@@ -111,6 +116,7 @@ class Vote:
         "class_weight": expect.number(0, 1),
         "class_temperature": expect.number(*_SHARPNESS),
         "smoothing": expect.number(0, 1),
+        "exponent": expect.number(0.01, 100),
     }
 
     def __post_init__(self) -> None:
@@ -121,9 +127,9 @@ class Vote:
 
     def combine(self, tally: Array, class_scores: Array | None) -> Array:
         """Votes of the neighbours and of the class means: probabilities, or the tally alone."""
-        if not self.class_weight and not self.smoothing:
+        if not self.class_weight and not self.smoothing and self.exponent == 1:
             return tally
-        shares = (1 - self.class_weight) * probabilities(tally)
+        shares = (1 - self.class_weight) * sharpened(probabilities(tally), self.exponent)
         if class_scores is not None:
             shares += self.class_weight * class_shares(class_scores, self.class_temperature)
         return (1 - self.smoothing) * shares + self.smoothing / shares.shape[1]
@@ -199,6 +205,14 @@ def probabilities(votes: Array) -> Array:
     total = shares.sum(axis=1, keepdims=True)
     even = (finite / finite.sum(axis=1, keepdims=True)).astype(np.float32)
     return np.where(total > 0, shares / np.where(total > 0, total, 1), even)
+
+
+def sharpened(shares: Array, exponent: float) -> Array:
+    """Probabilities raised to a power, divided by their sum."""
+    if exponent == 1:
+        return shares
+    raised = (shares / shares.max(axis=1, keepdims=True)) ** np.float32(exponent)
+    return raised / raised.sum(axis=1, keepdims=True)
 
 
 def class_shares(scores: Array, temperature: float) -> Array:
