@@ -192,6 +192,31 @@ def test_files_of_sentence_transformers(rows, models, tmp_path):
         adapter.to_sentence_transformers(tmp_path / "dense")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", ["dot", "cosine"])
+def test_sentence_transformers_carries_it_along(metric, tmp_path):
+    library = pytest.importorskip("sentence_transformers")
+    try:
+        from sentence_transformers.sentence_transformer.modules import BoW, Dense, Normalize
+    except ImportError:  # before its version 6
+        from sentence_transformers.models import BoW, Dense, Normalize
+    rng = np.random.default_rng(0)
+    words, y = ["red", "green", "blue", "round"], np.arange(60) % 3
+    X = rng.integers(0, 4, (60, 4)) + np.eye(4)[y]
+    texts = [" ".join(np.repeat(words, row.astype(int)).tolist()) for row in X]
+    model = learner().fit(unit(X) if metric == "cosine" else X, y)
+    adapter = model.adapter(metric=metric)
+    adapter.to_sentence_transformers(tmp_path / "dense")
+    scaled = [Normalize()] if metric == "cosine" else []
+    modules = [BoW(vocab=words), *scaled, Dense.load(str(tmp_path / "dense"))]
+    encoder = library.SentenceTransformer(modules=modules, device="cpu")
+    expected = adapter.transform(X)
+    assert_allclose(encoder.encode(texts), expected, rtol=1e-4, atol=1e-5)
+    encoder.save(str(tmp_path / "whole"))
+    again = library.SentenceTransformer(str(tmp_path / "whole"), device="cpu")
+    assert_allclose(again.encode(texts), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_parts_that_do_not_fit_are_refused(models):
     adapter = models["SLNE"].adapter()
     with pytest.raises(ValueError, match="offset"):

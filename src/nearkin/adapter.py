@@ -289,7 +289,11 @@ class Adapter:
 
     @checked(folder=expect.path)
     def to_sentence_transformers(self, folder: str | os.PathLike[str]) -> None:
-        """Write a new folder that `sentence_transformers.models.Dense.load` reads."""
+        """Write a new folder that `Dense.load` of sentence-transformers reads.
+
+        As the last module behind an encoder, it adapts what ``encode`` returns. By cosine and L2,
+        queries are scaled to unit length first: put `Normalize` before it.
+        """
         from nearkin.io.dense_module import write_dense
 
         write_dense(Path(folder), self.matrix, self.offset)

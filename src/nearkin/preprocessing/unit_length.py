@@ -14,16 +14,13 @@ _UNIT = 1e-2  # embeddings in half precision are off by a thousandth
 
 
 def spread(rows: Any) -> Any:
-    """Rows at equal distances, about a megabyte of them.
-
-    A fit draws them before it checks its memory.
-    """
+    """Evenly spaced rows, about a megabyte: drawn before a fit checks its memory."""
     most = max(_FEW, min(_SAMPLE, _SAMPLE_BYTES // (4 * max(1, rows.shape[1]))))
     return rows[np.linspace(0, rows.shape[0] - 1, min(rows.shape[0], most)).astype(int)]
 
 
 def have_unit_length(rows: Any) -> bool:
-    """Whether rows, of which a sample is looked at, have unit length.
+    """Whether rows, dense or sparse, have unit length; a sample of them is looked at.
 
     Examples
     --------
@@ -31,8 +28,11 @@ def have_unit_length(rows: Any) -> bool:
     (True, False)
     """
     some = spread(rows)
-    squares = some.multiply(some) if hasattr(some, "multiply") else np.square(some, dtype=float)
-    return bool((np.abs(np.asarray(squares.sum(axis=1)) - 1) < _UNIT).all())
+    if hasattr(some, "multiply"):
+        squares = np.asarray(some.multiply(some).sum(axis=1))
+    else:
+        squares = np.einsum("nd,nd->n", some, some)
+    return bool((np.abs(squares - 1) < _UNIT).all())
 
 
 class UnitLength(LinearPreprocessing):

@@ -137,7 +137,7 @@ def _vectors(vectors: list[list[float]], width: int) -> NDArray[np.float32]:
                 f"vectors[{place}]",
             )  # fmt: skip
     with refusing("vectors"), np.errstate(over="ignore"):
-        return as_rows(np.array(vectors, np.float64), "vectors")
+        return as_rows(np.array(vectors, np.float32), "vectors")
 
 
 def _encoded(engine: Engine, images: list[str]) -> NDArray[np.float32]:

@@ -81,10 +81,10 @@ class Engine:
             return [None]
         return [plain(label) for label in self.model.classes_]
 
-    @property
+    @cached_property
     def labelled(self) -> bool:
         """Whether rows have labels."""
-        return getattr(self.model, "labelled", True)
+        return bool(getattr(self.model, "labelled", True))
 
     @cached_property
     def _class_of(self) -> dict[str, int]:

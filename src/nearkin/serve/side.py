@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.learning.constraints import components, matrix_of
+from nearkin.native import pairs
 from nearkin.native.threads import single_threaded
 from nearkin.neighbors.retrieval import searchable
 from nearkin.neighbors.search import nearest
+from nearkin.preprocessing.transformers import applied
+from nearkin.validation.arrays import check_squares
+from nearkin.voting.database import voter_scores
 from nearkin.voting.shares import VoteShares
 
 Array = NDArray[np.float32]
@@ -91,9 +95,13 @@ class Side(SearchedSide):
         self.retrieval = model.retrieval_  # finds the rows near others in a space of its own
         self.searched = model.database_ if self.retrieval is None else self.retrieval.vectors_
         self.width = model.database_.shape[1]
-        self._index = None
-        if self.retrieval is not None:
+        if self.retrieval is None:
+            self._index = self.inner._index
+        else:
             self._index = searchable(self.retrieval, getattr(model, "search_index_", None))
+        self._matrix = None
+        if getattr(model.similarity_, "preparation_", 0) is None:
+            self._matrix = np.ascontiguousarray(matrix_of(model.similarity_))
         self.near_stored(np.zeros(1, int))  # tunes an index and compiles before anybody asks
 
     def stored(self, rows: NDArray[np.integer]) -> Array:
@@ -110,7 +118,8 @@ class Side(SearchedSide):
 
     def asked(self, vectors: Array) -> tuple[Array, Array]:
         """Vectors as they were given, as they are compared with rows and as they are searched."""
-        queries = self.model.prepared(vectors)
+        queries = applied(self.model.preprocess_, vectors)
+        check_squares(queries, "vectors")
         if self.retrieval is None:
             return queries, queries
         if self.retrieval.kind == "vectors":
@@ -124,11 +133,15 @@ class Side(SearchedSide):
 
     def _near(self, queries: Array, places: Array) -> Shortlist:
         with threads_for(len(queries) * self.searched.size):
-            lists, k = None, self.model.n_neighbors
-            if self._index is not None:
-                lists = self._index.nearest(k, np.ascontiguousarray(places))[1]
-            found = self.inner.kneighbors(queries, rerank=False, neighbors=lists)
-        return Shortlist(queries, *found)
+            lists = self._index.nearest(self.model.n_neighbors, np.ascontiguousarray(places))[1]
+            return Shortlist(queries, self._scores(queries, lists), lists)
+
+    def _scores(self, queries: Array, lists: Places) -> Array:
+        """Similarities less CSLS, as the model has them, without its checks of every call."""
+        if self._matrix is None:
+            return voter_scores(self.inner, queries, lists)
+        scores = pairs.pair_scores(queries @ self._matrix, self.model.database_, lists)
+        return scores - self.model.csls_bias_[lists] if self.model.vote_.csls else scores
 
     def near_in_class(
         self, vectors: Array | None, own: NDArray[np.integer] | None, members: NDArray[np.integer]
