@@ -15,7 +15,7 @@ import numpy as np
 
 from nearkin import SLNE
 from nearkin.learning.constraints import factors
-from nearkin.neighbors.base import build
+from nearkin.neighbors.registry import build
 
 K, CANDIDATES, QUERIES = 10, 50, 1_000
 

@@ -296,3 +296,78 @@ def test_short_queries_have_a_direction(rows):
     adapter = learner().fit(X, rows[1]).adapter(metric="cosine")
     short = adapter.transform(np.vstack([X[:1], X[1:] * np.float32(1e-30)]))
     assert_allclose(short, adapter.transform(X), rtol=1e-4, atol=1e-4)
+
+
+def naive_csls(similarity, lists, weight):
+    """What CSLS takes off each row's score, by its definition."""
+    return [weight * similarity[near, row].mean() for row, near in enumerate(lists)]
+
+
+def nearest_rows(rows, k):
+    distances = np.square(rows[:, None].astype(float) - rows).sum(axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return np.argsort(distances, axis=1, kind="stable")[:, :k]
+
+
+@pytest.mark.parametrize("name", ["SLNE", "unprepared", "SLDE"])
+@pytest.mark.parametrize("given", [True, False])
+def test_csls_is_one_more_component(rows, models, name, given):
+    X, _ = rows
+    model, adapter = models[name], models[name].adapter()
+    lists = nearest_rows(X, 7 if given else 50)
+    column = adapter.csls_column(X, 0.7, neighbors=lists if given else None)
+    exact = model.similarity(X[:30], X) - naive_csls(model.similarity(X, X), lists, 0.7)
+    products = adapter.transform(X[:30], csls=True) @ np.column_stack([X, column]).T
+    largest = np.abs(exact).max()
+    assert_allclose(adapter.scores(X[:30], products), exact, atol=2e-4 * largest)
+    plain = adapter.scores(X[:30], adapter.transform(X[:30]) @ X.T)
+    assert np.abs(plain - exact).max() > 0.01 * largest
+
+
+def test_csls_is_the_classifiers_own(rows):
+    X, y = rows
+    within, vote = WithinClassWhitening(unit_length=False), nearkin.Vote("softmax", csls=0.5)
+    model = SoftVotingKNN(learner(), preprocess=within, vote=vote, n_neighbors=240).fit(X, y)
+    adapter = model.adapter()
+    lists = nearest_rows(model.database_, 50)
+    column = adapter.csls_column(X, 0.5, neighbors=lists)
+    bias = model.csls_bias_ / adapter.csls_scale
+    assert_allclose(column, bias, atol=1e-4 * np.abs(bias).max())
+    scores, found = model.kneighbors(X[:30])
+    stored = np.column_stack([X, bias])
+    mine = adapter.scores(X[:30], adapter.transform(X[:30], csls=True) @ stored.T)
+    got = np.take_along_axis(mine, found, axis=1)
+    assert_allclose(got, scores, atol=1e-4 * np.abs(scores).max())
+
+
+def test_csls_refuses_what_it_cannot(rows, models):
+    X = rows[0]
+    cosine = learner().fit(unit(X), rows[1]).adapter()
+    for ask in (cosine.csls_column, lambda X: cosine.transform(X, csls=True)):
+        with pytest.raises(ValueError, match=r"cosine.*metric='dot'"):
+            ask(X)
+    with pytest.raises(ValueError, match="raw=True"):
+        models["SLNE"].adapter(raw=False).csls_column(X)
+    with pytest.raises(ValueError, match=r"vectors has 3 columns where 2"):
+        Adapter(np.ones((2, 3)), np.zeros(3), np.zeros(3)).csls_column(np.ones((4, 3)))
+    with pytest.raises(ValueError, match="one row"):
+        models["SLNE"].adapter().csls_column(X[:1])
+    with pytest.raises(ValueError, match="neighbors"):
+        models["SLNE"].adapter().csls_column(X, neighbors=[[1]])
+
+
+@pytest.mark.parametrize(
+    "preprocess", [None, UnitLength(), WithinClassWhitening(unit_length=False)]
+)
+def test_a_classifier_of_unit_rows_is_for_an_index_by_cosine_or_any_other(rows, preprocess):
+    X, y = unit(rows[0]), rows[1]
+    model = SoftVotingKNN(learner(prepare=None), preprocess=preprocess, vote="top").fit(X, y)
+    assert model.adapter().metric == "cosine"
+    made = model.prepared(X)
+    exact = model.similarity_.similarity(made[:9], made)
+    for metric in ("dot", "cosine"):
+        adapter = model.adapter(metric=metric)
+        asked = adapter.transform(X[:9])
+        products = asked @ X.T if metric == "dot" else unit(asked) @ X.T
+        assert_allclose(adapter.scores(X[:9], products), exact, atol=1e-3 * np.abs(exact).max())
+    assert model.add(3 * X[:5], y[:5]).unit_length_ is False

@@ -10,12 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io import models
 from nearkin.io.atomic import atomic_write
-from nearkin.preprocessing import UnitLength
+from nearkin.native.pairs import pair_scores
+from nearkin.neighborhoods import NeighborLists
+from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.linear import LinearPreprocessing, scale_to_unit_length
+from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.retrieval_task import RetrievalTask, exact_index, means
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_numbers, as_rows, check_fitted_array
 from nearkin.validation.parameters import checked, require
+from nearkin.voting.csls import CSLS_NEIGHBORS, listed_means
+from nearkin.voting.lists import checked_lists, padded
 
 Array = NDArray[np.float32]
 Metric = Literal["dot", "cosine", "l2"]
@@ -79,12 +84,84 @@ class Adapter:
         for name in ("offset", "center"):
             check_fitted_array(name, getattr(self, name), (self.matrix.shape[1],))
 
-    def transform(self, queries: ArrayLike) -> Array:
-        """The vectors to ask the index for, in place of `queries`."""
+    @checked(csls=expect.flag)
+    def transform(self, queries: ArrayLike, csls: bool = False) -> Array:
+        """The vectors to ask the index for, in place of `queries`.
+
+        With `csls`, for stored vectors that have `csls_column` as one more component.
+        """
         rows = as_rows(queries, "queries", len(self.matrix))
         if self.metric != "dot":
             rows = _unit_length(rows)
-        return rows @ self.matrix + self.offset
+        asked = rows @ self.matrix + self.offset
+        if not csls:
+            return asked
+        self._check_csls()
+        return np.hstack([asked, np.full((len(asked), 1), -self.csls_scale, np.float32)])
+
+    @property
+    def csls_scale(self) -> float:
+        """What `csls_column` is divided by, and queries are multiplied by.
+
+        The norm of the matrix: one more component that is small beside the vectors leaves a graph
+        index (HNSW) one of the vectors. A large one draws all its edges to the hubs.
+        """
+        return float(np.linalg.norm(self.matrix)) or 1.0
+
+    @checked(weight=expect.number(0, 10))
+    def csls_column(
+        self, vectors: ArrayLike, weight: float = 0.5, neighbors: NeighborLists | None = None
+    ) -> Array:
+        """What CSLS takes off the score of each stored vector: one more column, against hubs.
+
+        `weight` times the mean similarity of its neighbours, as queries, to the vector, divided by
+        `csls_scale`. Stored as one more component, ``transform(queries, csls=True)`` asks an index
+        by dot product for the similarity less the share. Of a classifier whose vote has CSLS, the
+        column is ``model.csls_bias_ / adapter.csls_scale``.
+
+        Parameters
+        ----------
+        vectors : (n, D) array-like
+            All vectors of the index.
+        weight : float
+            0.5 is that of Conneau et al. (2018).
+        neighbors : (n, k) integer array or (n, n) CSR graph, optional
+            Lists of each vector's nearest ones; by default the 50 nearest by distance.
+
+        Examples
+        --------
+        >>> adapter, X = Adapter(np.eye(2), [0, 0], [0, 0]), np.array([[1.0, 0], [2, 1], [0, 3]])
+        >>> column = adapter.csls_column(X, neighbors=[[1], [0], [1]])
+        >>> index = np.column_stack([X, column])  # of three components
+        >>> (adapter.transform([[1, 1]], csls=True) @ index.T).round(4).tolist()
+        [[0.0, 2.0, 1.5]]
+        """
+        self._check_csls()
+        stored = as_rows(vectors, "vectors", self.matrix.shape[1])
+        as_rows(stored[:1], "vectors", len(self.matrix))  # which are queries here
+        if len(stored) == 1:
+            raise ValueError("vectors has one row, which has no neighbours; give all of the index")
+        if neighbors is None:
+            lists = nearest(stored, min(CSLS_NEIGHBORS, len(stored) - 1))[1]
+        else:
+            lists = padded(checked_lists(neighbors, len(stored)))
+
+        def scores(part: slice, near: NDArray[np.int32]) -> Array:
+            moved = (stored[part] - self.center) @ self.matrix.T
+            return pair_scores(np.asarray(moved, np.float32), stored, near)
+
+        constant = stored @ self.offset - self.center @ self.offset
+        share = np.float32(weight / self.csls_scale)
+        return np.asarray(share * (listed_means(lists, scores) + constant), np.float32)
+
+    def _check_csls(self) -> None:
+        if self.metric != "dot":
+            raise ValueError(
+                f"csls needs an index by dot product, and the adapter is for {self.metric}; make "
+                "it with metric='dot'"
+            )
+        if self.card.get("index", RAW) != RAW:
+            raise ValueError("csls needs an adapter for vectors as they are; make it with raw=True")
 
     def scores(self, queries: ArrayLike, store_scores: ArrayLike) -> Array:
         """The learned similarity behind the scores that the index gave for ``transform(queries)``.

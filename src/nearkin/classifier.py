@@ -12,16 +12,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin.adapter import METRICS, Adapter, Metric, fold
-from nearkin.ensemble.members import matrix_of
 from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.calibration import calibrate_held_out, calibrate_on
+from nearkin.learning.constraints import matrix_of
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.retrieval import (
     Retrieval,
     extended,
+    fitted_retrieval,
     index_description,
     kept_lists,
     known_retrieval,
@@ -29,6 +30,8 @@ from nearkin.neighbors.retrieval import (
     shortlist,
 )
 from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors, index_of
+from nearkin.preprocessing.transformers import applied, seeded
+from nearkin.preprocessing.unit_length import have_unit_length
 from nearkin.selection.options import Selection
 from nearkin.selection.parts import Parts, select_parts
 from nearkin.selection.report import report
@@ -60,10 +63,8 @@ from nearkin.voting.parts import (
     check_index,
     cut,
     learn,
-    seeded,
     take_preparation,
 )
-from nearkin.voting.preparation import applied, fitted_retrieval
 from nearkin.voting.shares import VoteShares, vote_shares
 from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
 
@@ -131,6 +132,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Their labels, as places in `classes_`.
     class_means_ : (n_classes, D) float32 array
         Mean of the preprocessed rows of each class, scaled to unit length.
+    unit_length_ : bool
+        Whether all rows, as they were given, have unit length.
     scale_ : float
         Mean squared row length; 1 where a similarity makes no use of it.
     csls_bias_ : (n,) float32 array
@@ -305,6 +308,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "database_")
         self._check_fitted()
         rows, new = labelled_rows(self, X, y, reset=False, **self._accepted)
+        self.unit_length_ = getattr(self, "unit_length_", False) and have_unit_length(rows)
         if self.retrieval_ is not None:
             self.retrieval_ = extended(self.retrieval_, rows)
         rows = applied(self.preprocess_, rows)
@@ -330,6 +334,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """Check, preprocess and store the rows and their labels."""
         self.preprocess_ = preprocess
         rows, labels = labelled_rows(self, X, y, **self._accepted)
+        self.unit_length_ = have_unit_length(rows)
         store(self, rows, labels, preprocess, rng, folder)
         self.retrieval_ = fitted_retrieval(self.index, rows, labels, rng, folder)
         self._cached_index = self.search_index_ = None
@@ -598,8 +603,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         matrix = np.eye(self.database_.shape[1], dtype=np.float32)
         if self.similarity_ is not None:
             matrix = matrix_of(self.similarity_)
-        fitted = self.preprocess_ is None and getattr(self.similarity_, "unit_length_", False)
-        return fold(matrix, self.preprocess_, raw=raw, metric=metric, unit_length=fitted,
+        return fold(matrix, self.preprocess_, raw=raw, metric=metric,
+                    unit_length=getattr(self, "unit_length_", False),
                     card={"learner": " ".join(repr(self.similarity_).split())})  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:

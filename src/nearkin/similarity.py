@@ -21,6 +21,8 @@ from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.retrieval import Retrieval, over
 from nearkin.neighbors.search import own_lists
 from nearkin.preprocessing.linear import LinearPreprocessing
+from nearkin.preprocessing.transformers import applied
+from nearkin.preprocessing.unit_length import have_unit_length, spread
 from nearkin.validation import expect
 from nearkin.validation.arrays import (
     as_numbers,
@@ -33,17 +35,6 @@ from nearkin.validation.arrays import (
 from nearkin.validation.containers import in_container
 from nearkin.validation.parameters import checked, require
 from nearkin.voting.lists import as_voters, padded
-from nearkin.voting.preparation import applied
-
-_SAMPLE = 1_000  # rows at most; fewer where they are wide
-_SAMPLE_BYTES, _FEW = 1 << 20, 16
-_UNIT = 1e-2  # embeddings in half precision are off by a thousandth
-
-
-def _sample(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Evenly spaced rows, about a megabyte: drawn before the fit checks its memory."""
-    most = max(_FEW, min(_SAMPLE, _SAMPLE_BYTES // max(1, rows[:1].nbytes)))
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
 
 
 def _is_psd(model: Any) -> bool:
@@ -174,9 +165,8 @@ class BilinearSimilarity:
 
     def _remember(self, what: str, rows: Sequence[NDArray[np.float32]], *others: Any) -> None:
         """Note what the similarity is learned from, by samples of rows and by other arrays."""
-        samples = [_sample(part) for part in rows]
-        lengths = np.concatenate([np.einsum("nd,nd->n", part, part) for part in samples])
-        self.unit_length_ = bool((np.abs(lengths - 1) < _UNIT).all())
+        samples = [spread(part) for part in rows]
+        self.unit_length_ = all(map(have_unit_length, samples))
         self.fingerprint_ = f"{what}, {Digest(*samples, *others)}"
 
     def without_preparation(self) -> Self:

@@ -45,20 +45,22 @@ from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors.kmeans import cells_of
 from nearkin.neighbors.retrieval import (
+    check_unlabelled,
+    fitted_retrieval,
     index_description,
     kept_lists,
     refuse_retrieval,
     without_rows,
 )
 from nearkin.neighbors.search import OwnLists, clip_n_neighbors, own_lists
+from nearkin.preprocessing.prepared import prepared
+from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows, validate_data
 from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import Table, check_parameters, require
-from nearkin.voting.parts import learns_from_labels
-from nearkin.voting.preparation import check_unlabelled, fitted_retrieval, prepared
 
 Array = NDArray[np.float32]
 

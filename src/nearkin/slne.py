@@ -30,13 +30,13 @@ from nearkin.learning.trainer import Hyperparameters, Trainer
 from nearkin.learning.training_data import ROWS, TrainingData
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
-from nearkin.neighbors.base import check_metric
+from nearkin.neighbors.registry import check_metric
 from nearkin.neighbors.retrieval import Retrieval, index_description, refuse_retrieval
+from nearkin.preprocessing.transformers import applied
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows, labelled_rows, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters
-from nearkin.voting.preparation import applied
 
 Array = NDArray[np.float32]
 

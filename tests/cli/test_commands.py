@@ -234,9 +234,15 @@ def test_classify_and_search(files, tmp_path):
     assert (table.returncode, table.stdout) == (0, "")
     read = list(csv.DictReader(io.StringIO((tmp_path / "labels.csv").read_text())))
     assert [row["label"] for row in read] == [row["labels"][0] for row in rows]
-    found = answer("search", model, rows_file, "--n", 4)["queries"]
-    assert found[0].keys() == {"query", "learned"}  # a model does not hold the rows as they were
-    found = answer("search", model, rows_file, "--n", 4, "--train", files / "digits.npz")["queries"]
+    alone = answer("search", model, rows_file, "--n", 4)
+    # A model does not hold the rows as they were, and says so.
+    assert alone["queries"][0].keys() == {"query", "learned"}
+    assert "--train FILE" in alone["note"]
+    said = nearkin("search", model, rows_file, "--n", 4).stderr
+    assert said == f"note: {alone['note']}\n"
+    whole = answer("search", model, rows_file, "--n", 4, "--train", files / "digits.npz")
+    assert "note" not in whole
+    found = whole["queries"]
     unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True)
             for rows in (X, np.load(files / "rows.npy"))]  # fmt: skip
     cosines = np.sort(unit[0] @ unit[1].T, axis=1)[:, :-5:-1]

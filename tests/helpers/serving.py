@@ -1,5 +1,9 @@
 """Models to serve, and servers on free ports of this machine."""
 
+import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -10,7 +14,7 @@ import uvicorn
 from sklearn.datasets import load_digits
 
 import nearkin
-from commands import NAMES
+from commands import NAMES, QUIET
 from nearkin import SLNE, SoftVotingKNN
 from nearkin.app.finished_run import TrainedModel
 from nearkin.serve.engine import open_engine
@@ -75,3 +79,16 @@ def living(holder, **options):
         yield live
     finally:
         live.stop()
+
+
+def started(*arguments, **environment):
+    """`nearkin serve` as a process, and what it says first."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nearkin", "serve", *map(str, arguments), "--port", "0", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=QUIET | environment,
+        # A shell may have started us with SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return process, json.loads(line)

@@ -22,6 +22,7 @@ CLEAN = {
     "pairs.qrels": "qrels.tsv", "pairs.out": "cwd:p.safetensors", "embeddings": "rows.npz",
     "export.model": "SLNE.safetensors", "export.out": "cwd:a.safetensors",
     "export.data": "rows.csv", "retrieval": "whitening=0.5", "serve.port": "0",
+    "serve.rows": None,  # the classifier has its own
 }  # fmt: skip
 ENDS = {"serve": "--check"}  # what makes a command end that would go on until it is stopped
 LONG = {"demo": (), "reproduce": ("item",)}  # minutes: only these parameters are attacked

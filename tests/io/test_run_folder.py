@@ -21,9 +21,9 @@ import nearkin
 from nearkin import RunFolder
 from nearkin.io import safetensors
 from nearkin.io.fingerprint import Digest, FileDigest, Fingerprint
+from nearkin.io.local_storage import TEMPORARIES, LocalStorage
 from nearkin.io.marker import NAME, Marker
 from nearkin.io.run_folder import as_run_folder
-from nearkin.io.storage import TEMPORARIES, LocalStorage
 from samples import in_memory
 
 A = {"a": np.arange(6, dtype=np.float32).reshape(2, 3)}

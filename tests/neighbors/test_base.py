@@ -9,8 +9,8 @@ import pytest
 from kd_tree import KDTree
 from nearkin import SLNE, Execution
 from nearkin.neighbors import NeighborIndex, nearest, recall, register
-from nearkin.neighbors.base import EXACT_ROWS, build, resolve
 from nearkin.neighbors.exact import Exact
+from nearkin.neighbors.registry import EXACT_ROWS, build, resolve
 from samples import blobs
 
 BACK_ENDS = ["exact", "auto", "cells;recall=0.999", "Flat", "IVF8,Flat;nprobe=8", "HNSW32", "tree",

@@ -1,6 +1,5 @@
 """`nearkin serve` as a process: what it says, and how it ends."""
 
-import json
 import os
 import signal
 import socket
@@ -12,19 +11,7 @@ import numpy as np
 import pytest
 
 from commands import QUIET, answer, nearkin
-from serving import digits
-
-
-def started(*arguments, **environment):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nearkin", "serve", *map(str, arguments), "--port", "0", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=QUIET | environment,
-        # A shell may have started us with SIGINT ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
-    line = process.stdout.readline()
-    assert line, process.stderr.read()
-    return process, json.loads(line)
+from serving import digits, started
 
 
 @pytest.mark.parametrize(("number", "code", "said"), [

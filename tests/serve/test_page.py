@@ -2,12 +2,16 @@
 
 import shutil
 import subprocess
+import time
 
 import numpy as np
 import pytest
 
 from commands import MANUAL, answer, draw
-from nearkin.app.finished_run import MODEL, load_trained
+from nearkin import SLNE
+from nearkin.app.finished_run import MODEL, TrainedModel, load_trained
+from nearkin.io.tables import Dataset
+from nearkin.serve.adapted import AdaptedModel
 from nearkin.serve.engine import open_engine
 from nearkin.serve.guard import Guard
 from nearkin.serve.reload import Holder
@@ -97,6 +101,14 @@ class Visit:
             assert not self.problems
 
 
+def until(page, expression, seconds=30):
+    """Wait until an expression holds; playwright would wait by eval, which the page bars."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)
+
+
 def hits(page, side="learned"):
     page.wait_for_selector(f"#{side} a")
     links = page.locator(f"#{side} a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
@@ -118,11 +130,11 @@ def test_a_row_is_searched_and_results_lead_on(browser, site):
         assert "vote" in shown
         following = hits(page)[1]
         page.locator("#learned a").nth(1).click()
-        page.wait_for_function(f"document.querySelector('#row').value === '{following}'")
+        until(page, f"document.querySelector('#row').value === '{following}'")
         page.wait_for_load_state("networkidle")
         assert hits(page) == expected(site, following)["learned"]
         page.go_back()
-        page.wait_for_function("document.querySelector('#row').value === '3'")
+        until(page, "document.querySelector('#row').value === '3'")
         page.fill("#label", "standing")
         page.locator("#label").press("Tab")
         page.wait_for_load_state("networkidle")
@@ -197,7 +209,7 @@ def test_by_keyboard_alone(browser, site):
         page.keyboard.press("Control+a")
         page.keyboard.type("5")
         page.keyboard.press("Enter")
-        page.wait_for_function("location.hash === '#row=5'")
+        until(page, "location.hash === '#row=5'")
         page.wait_for_load_state("networkidle")
         found = hits(page)
         while not page.evaluate("document.activeElement.closest('#learned')"):
@@ -205,7 +217,7 @@ def test_by_keyboard_alone(browser, site):
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid"
         page.keyboard.press("Enter")
-        page.wait_for_function(f"location.hash === '#row={found[0]}'")
+        until(page, f"location.hash === '#row={found[0]}'")
         page.locator("nav a[data-view=map]").focus()
         page.keyboard.press("Enter")
         page.wait_for_selector("#maps canvas", timeout=60_000)
@@ -218,7 +230,7 @@ def test_by_keyboard_alone(browser, site):
         assert page.locator("#map-row a").count() == 1
         target = page.locator("#map-row a").get_attribute("href")
         page.keyboard.press("Enter")
-        page.wait_for_function(f"location.hash === '{target}'")
+        until(page, f"location.hash === '{target}'")
         assert before is not None
 
 
@@ -276,6 +288,31 @@ def test_a_vector_is_pasted(browser, model_file):
         assert "--train" in page.locator("#raw").inner_text()
 
 
+def adapted_engine(model, data):
+    return open_engine(TrainedModel(AdaptedModel(model.adapter(), "SLNE", data)), None)
+
+
+def test_a_similarity_without_votes_searches_its_rows(browser, tmp_path):
+    X, y = digits(0, 200)
+    learner = SLNE(n_neighbors=10, max_epochs=1, random_state=0).fit(X, y)
+    labelled = Holder(lambda: adapted_engine(learner, Dataset(X, y)), tmp_path / "none")
+    with living(labelled) as live, Visit(browser, live.url, "phone") as visit:
+        page = visit.open("#row=3")
+        assert hits(page) == expected(live, 3)["learned"]
+        assert hits(page, "raw") == expected(live, 3)["raw"]
+        assert page.locator("#decision").is_hidden()
+        assert page.locator("nav a:visible").all_inner_texts() == ["Search", "Map"]
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        page.goto(f"{live.url}/#labels")
+        page.wait_for_selector("#status.error:has-text('does not classify')")
+    alone = Holder(lambda: adapted_engine(learner, None), tmp_path / "none")
+    with living(alone) as live, Visit(browser, live.url) as visit:
+        page = visit.open()
+        page.wait_for_selector("#status:has-text('--rows FILE')")
+        assert page.locator("#ask").is_hidden()
+        assert "adapts queries of 64 numbers" in page.locator("#facts").inner_text()
+
+
 def test_confusions_and_likely_wrong_labels(browser, tmp_path):
     from nearkin import SoftVotingKNN
 
@@ -325,7 +362,7 @@ def test_a_token_is_asked_for_once(browser, run):
         page.fill("#token-field", TOKEN)
         page.keyboard.press("Enter")
         assert len(hits(page)) == 12
-        page.wait_for_function("document.querySelector('#learned img').naturalWidth > 0")
+        until(page, "document.querySelector('#learned img').naturalWidth > 0")
         page.reload()
         assert len(hits(page)) == 12
 
@@ -338,7 +375,7 @@ def test_ten_users_at_once(browser, site):
     for _ in range(3):
         following = []
         for row, visit in zip(rows, visits):
-            visit.page.wait_for_function(f"document.querySelector('#row').value === '{row}'")
+            until(visit.page, f"document.querySelector('#row').value === '{row}'")
             visit.page.wait_for_selector("#learned a")
             visit.page.wait_for_load_state("networkidle")
             assert hits(visit.page) == expected(site, row)["learned"]

@@ -21,7 +21,9 @@ from sklearn.svm import LinearSVC
 
 from nearkin.app.comparison import compare
 from nearkin.learning.holdout import sample
-from nearkin.preprocessing import Preprocess, UnitLength, WithinClassWhitening
+from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.preprocessing.unit_length import UnitLength
+from nearkin.preprocessing.within_class import WithinClassWhitening
 from nearkin.voting.votes import Vote
 
 if TYPE_CHECKING:
@@ -34,6 +36,11 @@ COSINE_NEIGHBORS, COSINE_TEMPERATURE = 50, 0.07
 SEARCH_CELLS, FIT_CELLS = 6e7, 1e9
 LEAST_ROWS = 500
 QUICK = ("cosine", "svm")
+NO_RAW = (
+    "raw cosine is left out: it needs the vectors that the model was trained on, which a run on "
+    "images has; for other models give --train FILE"
+)
+NO_MEMORY = "raw cosine is left out: its rows do not fit into memory beside the model"
 
 
 class Scale(TransformerMixin, BaseEstimator):

@@ -15,25 +15,20 @@ from nearkin.learning.pair_choice import held_out as held_out_queries
 from nearkin.learning.pair_choice import sampled
 from nearkin.learning.pairs import Judgements, start_matrix
 from nearkin.learning.preparation import MAX_WITHIN_CLASS
-from nearkin.learning.sampling import Softmax
+from nearkin.learning.presets import FOR_INDEX
 from nearkin.metrics import paired_bootstrap
 from nearkin.native.threads import limited
 from nearkin.neighbors.graph import DotGraph
-from nearkin.preprocessing import UnitLength, WithinClassWhitening
+from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.retrieval_task import RetrievalTask, exact_index, means
+from nearkin.selection.candidates import INDEX_PREPARATIONS
 from nearkin.slne import SLNE
 
 Array = NDArray[np.float32]
 Lists = NDArray[np.integer]
 
 MAX_ROWS, TEST_SHARE, MAX_TEST = 50_000, 0.25, 2_000
-# More neighbours at a higher temperature than to classify: far rows count, too.
-TEMPERATURE, N_NEIGHBORS, HELD_OUT = 0.2, 300, 0.2
-PREPARATIONS = (
-    WithinClassWhitening(1.0, unit_length=False),
-    WithinClassWhitening(4.0, unit_length=False),
-    WithinClassWhitening(0.3, outside=0.3, unit_length=False),
-)
+HELD_OUT = 0.2
 EFS = (40, 100)  # the default of pgvector, and a usual one
 RERANKED, WHOLE = "re-ranked top 100", "whole index, exact"
 _BLOCK = 64  # queries whose hundred vectors are in memory at a time
@@ -97,7 +92,8 @@ def try_labels(X: ArrayLike, y: ArrayLike, seed: int = 0) -> Trial:
 def learn_for_index(rows: Array, labels: NDArray[Any], seed: int) -> SLNE:
     """Learn for retrieval from the whole index, after the preparation that suits it best.
 
-    That one is chosen by precision@10 of held-out rows: none is best everywhere.
+    That one is chosen by precision@10 of held-out rows: none is best everywhere. Candidates are
+    those of ``Selection(for_index=True)``, which goes on to choose the learner, on samples.
     """
     rng = np.random.default_rng(seed)
     labels = np.unique(labels, return_inverse=True)[1]
@@ -112,14 +108,13 @@ def learn_for_index(rows: Array, labels: NDArray[Any], seed: int) -> SLNE:
             asked = model.transform_query(task.asked)
             return means(task.measures(task.search(index, asked)))["precision@10"]
 
-        best = max(PREPARATIONS, key=precision)
+        best = max(INDEX_PREPARATIONS, key=precision)
     return _learned(best, rows, labels, seed)
 
 
 def _learned(prepare: Any, rows: Array, labels: NDArray[Any], seed: int) -> SLNE:
-    k = min(N_NEIGHBORS, len(rows) - 1)
-    model = SLNE(Softmax(TEMPERATURE), prepare=prepare, n_neighbors=k, random_state=seed)
-    return model.fit(rows, labels)
+    settings = FOR_INDEX | {"n_neighbors": min(FOR_INDEX["n_neighbors"], len(rows) - 1)}
+    return SLNE(**settings, prepare=prepare, random_state=seed).fit(rows, labels)
 
 
 def try_pairs(queries: ArrayLike, documents: ArrayLike, relevant: Any, seed: int = 0) -> Trial:

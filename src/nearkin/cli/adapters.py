@@ -102,7 +102,7 @@ def export(
 
     check_output_paths(out)
     check_new_paths(onnx=onnx, npy=npy, card=card)
-    adapter = _adapter(load_trained(model).model, model, metric)
+    adapter = adapter_of(load_trained(model).model, model, metric)
     columns = parse_columns(None, vector_column, id_column, label_column)
     with plain_warnings():
         task = _task(data, queries, qrels, labels, columns)
@@ -118,7 +118,8 @@ def export(
           "metric": adapter.metric} | result, as_json)  # fmt: skip
 
 
-def _adapter(model: Any, path: Path, metric: str | None) -> Any:
+def adapter_of(model: Any, path: Path, metric: str | None = None) -> Any:
+    """The adapter of a model that was read from a file."""
     from nearkin import Adapter
 
     if isinstance(model, Adapter):

@@ -42,12 +42,20 @@ def check_new_paths(**paths: Path | None) -> None:
 def load_classifier(path: Path, encoder: Path | None, names: Path | None = None) -> "TrainedModel":
     """The classifier of a file or a run folder; `encoder` and `names` replace those of the run."""
     from nearkin.app.finished_run import load_trained
-    from nearkin.io.files import read_lines
 
     trained = load_trained(path)
     if not hasattr(trained.model, "predict_top"):
         raise ValueError(f"{path} holds a {type(trained.model).__name__}, not a classifier; train "
                          "one with 'nearkin train'")  # fmt: skip
+    return with_images(trained, encoder, names)
+
+
+def with_images(
+    trained: "TrainedModel", encoder: Path | None, names: Path | None
+) -> "TrainedModel":
+    """A model with the encoder and the images of its rows, if other ones than its own are given."""
+    from nearkin.io.files import read_lines
+
     if encoder is not None:
         trained = replace(trained, encoder=load_encoder(encoder))
     if names is not None:

@@ -163,13 +163,14 @@ def search(
 ) -> None:
     """Find the most similar training rows, by the learned similarity and by raw cosine.
 
-    Raw cosine needs the training rows as they were given: a run on images has them.
+    Raw cosine needs the training rows as they were given: a run on images has them, other models
+    need --train; without them it is left out, and a note says so.
 
     Example: nearkin search model.safetensors q.npy --n 10 --train digits.npz
 
     Example: nearkin search runs/birds robin.jpg --report found.html
     """
-    from nearkin.app.baselines import fit_raw_cosine
+    from nearkin.app.baselines import NO_MEMORY, NO_RAW, fit_raw_cosine
     from nearkin.app.extras import require_extras
 
     if report is not None:
@@ -196,10 +197,13 @@ def search(
         results.append({"query": query} | dict(zip(searched, hits)))
     if report is not None:
         _write_report(report, results, queries.names and trained.names)
+    note = "" if "raw" in searched else NO_RAW if known is None else NO_MEMORY
     if as_json:
-        emit({"queries": results}, True)
-    else:
-        _print(results)
+        emit({"queries": results} | ({"note": note} if note else {}), True)
+        return
+    _print(results)
+    if note:
+        typer.echo(f"note: {note}", err=True)
 
 
 def _hits(trained: Any, by: Any, block: Any, n: int) -> list[list[dict[str, Any]]]:

@@ -20,6 +20,7 @@ from nearkin.ensemble.projections import Fixed
 from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.io.safetensors import Stream
+from nearkin.learning.constraints import matrix_of
 from nearkin.learning.holdout import HoldOut
 from nearkin.learning.trainer import TINY
 from nearkin.native.blas import multiply_into, project_rows, serial_blas
@@ -167,19 +168,6 @@ def _fitted(learner: Any, rows: Array, labels: Any, hoods: Neighborhoods, folder
     # Rows that the graph leaves out are held out; a learner without a graph must not see them.
     known = hoods.degrees > 0
     return learner.fit(rows[known], labels[known])
-
-
-def matrix_of(learner: Any) -> Array:
-    """M of any metric learner: its ``matrix_``, or LᵀL of its ``components_``."""
-    if hasattr(learner, "matrix_"):
-        return np.asarray(learner.matrix_, np.float32)
-    if hasattr(learner, "components_"):
-        L = np.asarray(learner.components_, np.float32)
-        return L.T @ L
-    raise TypeError(
-        f"learner={type(learner).__name__} has neither matrix_ nor components_ after fit; a "
-        "learner of the ensemble must yield one of them"
-    )
 
 
 def collapsed(model: Any, D: int) -> Array:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from nearkin.io import safetensors
 from nearkin.io.fingerprint import Fingerprint
+from nearkin.io.local_storage import LocalStorage
 from nearkin.io.ownership import Root
 from nearkin.io.safetensors import Arrays
-from nearkin.io.storage import LocalStorage
 from nearkin.validation import expect
 from nearkin.validation.parameters import checked
 

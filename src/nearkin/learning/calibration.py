@@ -9,12 +9,13 @@ from sklearn.base import clone
 from nearkin.io.run_folder import RunFolder
 from nearkin.learning.holdout import HoldOut
 from nearkin.neighborhoods import NeighborLists
+from nearkin.neighbors.retrieval import check_unlabelled
+from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.voting.choice import Ballot, choose
 from nearkin.voting.class_means import class_means
 from nearkin.voting.database import class_scores, voter_novelty, voter_scores
 from nearkin.voting.novelty import threshold
-from nearkin.voting.parts import learn, learns_from_labels
-from nearkin.voting.preparation import check_unlabelled
+from nearkin.voting.parts import learn
 
 Array = NDArray[np.float32]
 

@@ -1,7 +1,7 @@
 """Constraints on M: symmetric, semidefinite, low rank, constant norm (Algorithm 1, line 9)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,3 +107,16 @@ def components(M: NDArray[np.float32]) -> NDArray[np.float32]:
     order = np.argsort(-values)
     kept = order[values[order] > values.max() * len(M) * np.finfo(np.float32).eps]
     return np.ascontiguousarray((vectors[:, kept] * np.sqrt(values[kept])).T, np.float32)
+
+
+def matrix_of(learner: Any) -> NDArray[np.float32]:
+    """M of any metric learner: its ``matrix_``, or LᵀL of its ``components_``."""
+    if hasattr(learner, "matrix_"):
+        return np.asarray(learner.matrix_, np.float32)
+    if hasattr(learner, "components_"):
+        L = np.asarray(learner.components_, np.float32)
+        return L.T @ L
+    raise TypeError(
+        f"learner={type(learner).__name__} has neither matrix_ nor components_ after fit; a "
+        "learner of the ensemble must yield one of them"
+    )

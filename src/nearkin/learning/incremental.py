@@ -9,12 +9,12 @@ from scipy import sparse
 
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighborhoods import NeighborLists, as_graph
-from nearkin.neighbors.base import build
 from nearkin.neighbors.lists import row_neighbors
-from nearkin.neighbors.retrieval import over, without_rows
+from nearkin.neighbors.registry import build
+from nearkin.neighbors.retrieval import fitted_retrieval, over, without_rows
 from nearkin.neighbors.search import own_lists
+from nearkin.preprocessing.transformers import applied
 from nearkin.validation.arrays import concatenate_labels
-from nearkin.voting.preparation import applied, fitted_retrieval
 
 Array = NDArray[np.float32]
 

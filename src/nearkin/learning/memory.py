@@ -18,10 +18,10 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, search_bytes
 from nearkin.neighbors.retrieval import index_description
 from nearkin.preprocessing.pca import BLOCK_BYTES, MAX_EIGH_SIZE
+from nearkin.preprocessing.transformers import width_of
 from nearkin.validation import memory
 from nearkin.validation.memory import Stages
 from nearkin.validation.parameters import is_fitted
-from nearkin.voting.preparation import width_of
 from nearkin.voting.votes import as_vote
 
 DEGREE = 2  # edges a row after symmetrising, in units of k, at most; about 1.4 on real data

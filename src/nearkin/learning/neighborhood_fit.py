@@ -24,10 +24,10 @@ from nearkin.neighborhoods import (
     neighborhoods,
     split_by_shared_labels,
 )
-from nearkin.neighbors.retrieval import kept_lists, without_rows
+from nearkin.neighbors.retrieval import check_unlabelled, fitted_retrieval, kept_lists, without_rows
 from nearkin.neighbors.search import clip_n_neighbors, own_lists
-from nearkin.voting.parts import learns_from_labels
-from nearkin.voting.preparation import check_unlabelled, fitted_retrieval, prepared
+from nearkin.preprocessing.prepared import prepared
+from nearkin.preprocessing.transformers import learns_from_labels
 
 Array = NDArray[np.float32]
 

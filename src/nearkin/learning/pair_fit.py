@@ -16,8 +16,9 @@ from nearkin.learning.pairs import Judgements, check_pairs_memory, start_matrix
 from nearkin.learning.sampling import Softmax
 from nearkin.learning.trainer import Hyperparameters
 from nearkin.native.blas import serial_blas
+from nearkin.preprocessing.prepared import prepared
+from nearkin.preprocessing.transformers import applied
 from nearkin.validation.caller import warn_caller
-from nearkin.voting.preparation import applied, prepared
 
 Array = NDArray[np.float32]
 

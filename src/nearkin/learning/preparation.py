@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.learning.trainer import TINY
-from nearkin.preprocessing import Preprocess, WithinClassWhitening
 from nearkin.preprocessing.linear import LinearPreprocessing
+from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.preprocessing.within_class import WithinClassWhitening
 
 Preparation = Literal["auto"] | LinearPreprocessing | None
 

@@ -28,6 +28,15 @@ WIDE_CHANGES: list[list[Preset]] = [
     [{"n_neighbors": 1_000}],
 ]
 
+# … and to find rows in a whole index: far rows count, so more neighbours at a higher temperature.
+FOR_INDEX: Preset = {"sampling": Softmax(0.2), "n_neighbors": 300}
+INDEX_START: Preset = START | FOR_INDEX
+INDEX_CHANGES: list[list[Preset]] = [
+    [{"sampling": Softmax(t)} for t in (0.1, 0.4)],
+    [{"step_size": s} for s in (0.2, 1.0)],
+    [{"n_neighbors": k} for k in (100, 200)],
+]
+
 # What has been best on one kind of data or another, to choose from on held-out rows.
 CANDIDATES: list[Preset] = [
     {"sampling": Softmax(0.05), "n_neighbors": 50, "step_size": 0.5, "max_epochs": 8},

@@ -11,7 +11,8 @@ Whatever a back end returns is re-ranked by the true distance, and a row is remo
 list; a back end only has to propose candidates.
 """
 
-from nearkin.neighbors.base import Index, register
+from nearkin.neighbors.base import Index
+from nearkin.neighbors.registry import register
 from nearkin.neighbors.retrieval import Retrieval
 from nearkin.neighbors.search import NeighborIndex, nearest, recall
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native.threads import before_openmp
-from nearkin.neighbors.base import Array, Index, blocks, choices
+from nearkin.neighbors.base import Array, Index, blocks
+from nearkin.neighbors.registry import choices
 
 _SETTINGS = (
     "after the semicolon give faiss's search parameters for this index: nprobe, efSearch, "

@@ -1,13 +1,13 @@
 """The memory that a search for neighbours needs beside the rows."""
 
 from nearkin.native.threads import n_threads
-from nearkin.neighbors.base import EXACT_ROWS
 from nearkin.neighbors.cells import CODED_DIMS
 from nearkin.neighbors.exact import DATABASE_BYTES, PRODUCT_BYTES
 from nearkin.neighbors.faiss import FaissIndex
 from nearkin.neighbors.itq import SAMPLE, settings_of
 from nearkin.neighbors.kmeans import TRAIN_ROWS_A_CELL
 from nearkin.neighbors.lists import QUERY_BLOCK
+from nearkin.neighbors.registry import EXACT_ROWS
 from nearkin.validation import memory
 
 FIXED_BYTES = 48 << 20  # buffers of BLAS, compiled code, threads

@@ -6,6 +6,7 @@ queries, and the similarity that is learned re-ranks what it finds.
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
@@ -16,9 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
-from nearkin.neighbors.base import Array, IndexDescription, known_index
+from nearkin.neighbors.base import Array
 from nearkin.neighbors.lists import without_self
+from nearkin.neighbors.registry import IndexDescription, known_index
 from nearkin.neighbors.search import NeighborIndex, check_k, index_of
+from nearkin.preprocessing.prepared import prepared
+from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows, check_fitted_array
 from nearkin.validation.parameters import (
@@ -311,3 +315,26 @@ def _checked_lists(found: Any, queries: int, n: int) -> NDArray[np.integer]:
             "expected, with -1 in empty places"
         )
     return lists.astype(np.int64)
+
+
+def fitted_retrieval(
+    index: str | Retrieval, rows: Any, y: NDArray[Any], rng: Any, folder: RunFolder
+) -> Retrieval | None:
+    """The retrieval that an ``index=`` may be, fitted on rows as they were given."""
+    if isinstance(index, str):
+        return None
+    retrieval = Retrieval(index.source, index.index)
+    if retrieval.kind != "transformer":
+        return keep(retrieval, rows, None)
+    own = deepcopy(rng)  # so that all else is as with ready-made lists
+    made = prepared(index.source, rows, y, own, folder.sub("retrieval"))
+    return keep(retrieval, rows, *made)
+
+
+def check_unlabelled(index: str | Retrieval, what: str) -> None:
+    """Refuse a retrieval that has seen the labels of rows which are to judge."""
+    if isinstance(index, Retrieval) and learns_from_labels(index.source):
+        raise ValueError(
+            f"{what}, and index=Retrieval({type(index.source).__name__}(...)) learns from labels; "
+            "give it a transformer that does not"
+        )

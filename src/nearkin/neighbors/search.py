@@ -15,17 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder, as_run_folder
-from nearkin.neighbors.base import (
-    EXACT_ROWS,
-    Array,
-    Index,
-    IndexDescription,
-    Metric,
-    blocks,
-    build,
-    known_index,
-    resolve,
-)
+from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.lists import (
     QUERY_BLOCK,
     Neighbors,
@@ -33,6 +23,7 @@ from nearkin.neighbors.lists import (
     row_lists,
     row_neighbors,
 )
+from nearkin.neighbors.registry import EXACT_ROWS, IndexDescription, build, known_index, resolve
 from nearkin.neighbors.shards import SHARD_ROWS, nearest_in_shards
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows

@@ -18,8 +18,9 @@ from nearkin.io.fingerprint import Digest, Fingerprint
 from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder
 from nearkin.native.threads import limited, n_threads
-from nearkin.neighbors.base import Index, blocks, resolve
+from nearkin.neighbors.base import Index, blocks
 from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, row_lists, row_neighbors
+from nearkin.neighbors.registry import resolve
 
 SHARD_ROWS = 16_384
 

@@ -1,12 +1,38 @@
 """UnitLength: rows of unit length, whose inner products are cosines."""
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearkin.preprocessing.linear import LinearPreprocessing, power
 from nearkin.validation.parameters import Table, check_parameters
+
+_SAMPLE, _FEW = 1_000, 16  # rows at most; fewer where they are wide, but a few
+_SAMPLE_BYTES = 1 << 20
+_UNIT = 1e-2  # embeddings in half precision are off by a thousandth
+
+
+def spread(rows: Any) -> Any:
+    """Rows at equal distances, about a megabyte of them.
+
+    A fit draws them before it checks its memory.
+    """
+    most = max(_FEW, min(_SAMPLE, _SAMPLE_BYTES // (4 * max(1, rows.shape[1]))))
+    return rows[np.linspace(0, rows.shape[0] - 1, min(rows.shape[0], most)).astype(int)]
+
+
+def have_unit_length(rows: Any) -> bool:
+    """Whether rows, of which a sample is looked at, have unit length.
+
+    Examples
+    --------
+    >>> have_unit_length(np.eye(3)), have_unit_length(np.ones((2, 3)))
+    (True, False)
+    """
+    some = spread(rows)
+    squares = some.multiply(some) if hasattr(some, "multiply") else np.square(some, dtype=float)
+    return bool((np.abs(np.asarray(squares.sum(axis=1)) - 1) < _UNIT).all())
 
 
 class UnitLength(LinearPreprocessing):

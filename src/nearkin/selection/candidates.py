@@ -12,11 +12,20 @@ from scipy import sparse
 from sklearn.base import clone
 
 from nearkin.learning.preparation import MAX_WITHIN_CLASS
-from nearkin.preprocessing import FourierFeatures, Preprocess, UnitLength, WithinClassWhitening
+from nearkin.preprocessing.fourier import FourierFeatures
+from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.preprocessing.unit_length import UnitLength
+from nearkin.preprocessing.within_class import WithinClassWhitening
 
 WHITENING = (0.0, 0.25, 0.5, 0.75)
 START_COMPONENTS, COMPONENTS = 100, (25, 50, 200, 500, 1_000)
 SHRINKAGE = (0.3, 3.0)
+# What `nearkin try` chooses from, too: preparations that fold into the query.
+INDEX_PREPARATIONS = (
+    WithinClassWhitening(1.0, unit_length=False),
+    WithinClassWhitening(4.0, unit_length=False),
+    WithinClassWhitening(0.3, outside=0.3, unit_length=False),
+)
 BANDWIDTHS = (0.8, 1.2, 1.8)
 # Random features approximate a Gaussian kernel well only in few dimensions.
 MAX_FOURIER = 64
@@ -69,8 +78,10 @@ class Starts:
         """Whitening by the covariance within classes."""
         if self.columns > MAX_WITHIN_CLASS:
             return []
-        power, unit = getattr(best, "power", 1.0), not self.linear
-        return [WithinClassWhitening(s, power=power, unit_length=unit) for s in SHRINKAGE]
+        if self.linear:
+            return [clone(preparation) for preparation in INDEX_PREPARATIONS]
+        power = getattr(best, "power", 1.0)
+        return [WithinClassWhitening(s, power=power) for s in SHRINKAGE]
 
     def fourier(self, best: Any) -> list[FourierFeatures]:
         """A non-linear similarity, for few dimensions."""

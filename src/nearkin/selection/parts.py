@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.selection.options import Selection
 from nearkin.selection.search import select
 from nearkin.validation.parameters import is_fitted
-from nearkin.voting.parts import learns_from_labels
 from nearkin.voting.votes import Vote
 
 

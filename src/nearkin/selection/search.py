@@ -19,10 +19,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearkin.io.progress_bar import track
 from nearkin.learning.execution import Execution
-from nearkin.learning.presets import CHANGES, START, WIDE_CHANGES, WIDE_START, Preset
+from nearkin.learning.presets import (
+    CHANGES,
+    INDEX_CHANGES,
+    INDEX_START,
+    START,
+    WIDE_CHANGES,
+    WIDE_START,
+    Preset,
+)
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
-from nearkin.preprocessing import UnitLength
+from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.selection.candidates import START_COMPONENTS, Starts
 from nearkin.selection.holdout import draw_sample, draw_splits
 from nearkin.selection.options import Selection
@@ -111,7 +119,16 @@ class Search:
     @property
     def start(self) -> Preset:
         """The learner that starts are compared with."""
-        return WIDE_START if self.wide else START
+        if self.wide:
+            return WIDE_START
+        return INDEX_START if self.options.for_index else START
+
+    @property
+    def changes(self) -> list[list[Preset]]:
+        """What is changed of it, a group at a time."""
+        if self.wide:
+            return WIDE_CHANGES
+        return INDEX_CHANGES if self.options.for_index else CHANGES
 
     @property
     def starts(self) -> Starts:
@@ -328,7 +345,7 @@ def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
         more = search.starts.resized(search.best(starts).preprocess)
         starts += [search.learned(p, search.start) for p in more]
     best = search.best(starts)
-    for group in WIDE_CHANGES if search.wide else CHANGES:
+    for group in search.changes:
         options = [best.learner | change for change in group]  # type: ignore[operator]
         best = search.best([best, *(search.learned(best.preprocess, o) for o in options)])
     longer = search.learned(best.preprocess, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]

@@ -9,12 +9,12 @@ from sklearn.base import clone
 
 from nearkin.native import pairs
 from nearkin.neighbors.search import NeighborIndex
-from nearkin.preprocessing import Preprocess
+from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.preprocessing.transformers import applied
 from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import mean_similarity
-from nearkin.voting.preparation import applied
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]

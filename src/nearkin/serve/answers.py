@@ -11,7 +11,7 @@ from nearkin.serve.batching import Batcher, Workers
 from nearkin.serve.engine import LEARNED, RAW, Engine
 from nearkin.serve.errors import Refused, refusing
 from nearkin.serve.pictures import decode_upload, encode_uploads
-from nearkin.serve.side import Shortlist, Side
+from nearkin.serve.side import SearchedSide, Shortlist
 from nearkin.validation.arrays import as_rows
 
 LIGHT = 16  # queries that are not worth a thread
@@ -37,6 +37,7 @@ class Answers:
 
     async def search(self, engine: Engine, body: schemas.Search) -> dict[str, Any]:
         """The most similar rows of each query."""
+        engine.require("search")
         names = _chosen(engine, body)
         most = min(engine.sides[name].shortlist for name in names)
         if body.n > most and "n" in body.model_fields_set:
@@ -56,6 +57,7 @@ class Answers:
 
     async def classify(self, engine: Engine, body: schemas.Classify) -> dict[str, Any]:
         """The most probable classes of each query."""
+        engine.require("classify")
         n = len(engine.classes)
         if body.top > n and "top" in body.model_fields_set:
             raise Refused(422, f"top={body.top} must lie between 1 and the {n} classes", "top")
@@ -91,12 +93,13 @@ class Answers:
         if not getattr(body, kind):
             raise Refused(422, f"{kind} is empty; give at least one", kind)
         if kind == "rows":
+            engine.require("ask_rows", "rows")
             return Asked(rows=_rows(body.rows or [], engine.n_rows))
         if kind == "vectors":
             return Asked(_vectors(body.vectors or [], engine.model.n_features_in_))
         return Asked(await self.workers.run(_encoded, engine, body.images or []))
 
-    async def _near(self, side: Side, asked: Asked) -> Shortlist:
+    async def _near(self, side: SearchedSide, asked: Asked) -> Shortlist:
         if asked.rows is not None:
             return side.cut(await self.batcher.search(side.near_stored, asked.rows), asked.rows)
         with refusing("vectors"):
@@ -150,18 +153,14 @@ def _encoded(engine: Engine, images: list[str]) -> NDArray[np.float32]:
         return as_rows(rows, "images", engine.model.n_features_in_)
 
 
-def _near_in_class(side: Side, asked: Asked, members: NDArray[np.int64]) -> Shortlist:
+def _near_in_class(side: SearchedSide, asked: Asked, members: NDArray[np.int64]) -> Shortlist:
     with refusing("vectors"):
-        if asked.rows is None:
-            queries, places = side.asked(asked.vectors)
-        else:
-            queries, places = side.stored(asked.rows), side.searched[asked.rows]
-        return side.near_in_class(queries, places, members, asked.rows)
+        return side.near_in_class(asked.vectors, asked.rows, members)
 
 
 def _decisions(engine: Engine, near: Shortlist, top: int, votes: bool) -> list[dict[str, Any]]:
     """The most probable classes, and whose votes made them so."""
-    side, labels = engine.learned, engine.model.labels_
+    side, labels = engine.voting, engine.model.labels_
     shares = side.shares(near)
     p = shares.probabilities(labels)
     novelty = side.novelty(near).astype(float)

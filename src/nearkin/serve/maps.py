@@ -7,18 +7,16 @@ part: what a picture can show of it.
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.ensemble.members import matrix_of
-from nearkin.learning.constraints import components
 from nearkin.learning.holdout import sample
-from nearkin.preprocessing import Preprocess
-from nearkin.serve.side import Side
+from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.serve.side import SearchedSide
 from nearkin.serve.tasks import BackgroundTask
 from nearkin.serve.umap_worker import NEIGHBORS
 
@@ -37,7 +35,7 @@ class MapTask(BackgroundTask):
     maps : by method, then by similarity, places within [0, 1]; UMAP comes after PCA
     """
 
-    def __init__(self, sides: dict[str, Side]) -> None:
+    def __init__(self, sides: Mapping[str, SearchedSide]) -> None:
         super().__init__()
         self.sides, self.rows = sides, np.empty(0, np.int64)
         self.maps: dict[str, dict[str, Array]] = {}
@@ -45,11 +43,11 @@ class MapTask(BackgroundTask):
     def steps(self) -> Iterator[float]:
         """Draw the sample, then make one map after the other."""
         model = next(iter(self.sides.values())).model
-        widest = max(side.model.database_.shape[1] for side in self.sides.values())
+        widest = max(side.width for side in self.sides.values())
         rows = sample(model.labels_, max(2, min(ROWS, CELLS // widest)), np.random.default_rng(0))
         flat: dict[str, Array] = {}
         for name, side in self.sides.items():
-            flat[name] = plane(pca(compared(side, rows)))
+            flat[name] = plane(pca(side.compared(rows)))
             yield 0.2 * len(flat) / len(self.sides)
         self.rows, self.maps = rows, {PCA: flat}
         if find_spec("umap") and len(rows) > NEIGHBORS:
@@ -60,7 +58,7 @@ class MapTask(BackgroundTask):
         for name, side in self.sides.items():
             done = 0.2 + 0.8 * len(flat) / len(self.sides)
             with tempfile.TemporaryDirectory(prefix="nearkin-map-") as folder:
-                yield from _work(folder, compared(side, rows), done)
+                yield from _work(folder, side.compared(rows), done)
                 flat[name] = plane(np.load(Path(folder, "places.npy")))
         self.maps |= {UMAP: flat}
 
@@ -95,12 +93,6 @@ def _wait(worker: "subprocess.Popen[bytes]", seconds: float = 0.5) -> None:
         worker.wait(seconds)
     except subprocess.TimeoutExpired:
         return
-
-
-def compared(side: Side, rows: NDArray[np.int64]) -> Array:
-    """Rows whose dot products are, as far as that is possible, the similarity of a side."""
-    stored, similarity = side.stored(rows), side.model.similarity_
-    return stored if similarity is None else stored @ components(matrix_of(similarity)).T
 
 
 def pca(rows: Array) -> Array:

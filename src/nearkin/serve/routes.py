@@ -65,6 +65,7 @@ def _add_rows(router: APIRouter, state: State) -> None:
     async def rows(label: LabelQuery = None, offset: Offset = 0, limit: Limit = 50) -> Response:
         """Stored rows in their order, of one class or of all."""
         engine = state.engine
+        engine.require("rows")
         known: Any = range(engine.n_rows) if label is None else engine.members(label)
         shown = [engine.row(int(row)) for row in known[offset : offset + limit]]
         return Json({"model": engine.version, "total": len(known), "rows": shown})
@@ -89,7 +90,9 @@ def _add_rows(router: APIRouter, state: State) -> None:
     @router.get("/map")
     async def rows_map() -> Response:
         """A sample of the rows in two dimensions under each similarity; begun when first asked."""
-        engine, task = state.engine, state.engine.map
+        engine = state.engine
+        engine.require("map")
+        task = engine.map
         task.start(state.traffic)
         answer = {"model": engine.version, "method": task.method, "total": engine.n_rows}
         answer |= task.progress()
@@ -148,6 +151,7 @@ def _add_review(router: APIRouter, state: State) -> None:
 
 
 def _known(engine: Engine, row: int) -> int:
+    engine.require("rows")
     if row >= engine.n_rows:
         raise Refused(404, f"row {row} must lie between 0 and {engine.n_rows - 1}", "row")
     return row

@@ -54,7 +54,7 @@ class Hit(BaseModel):
     """A stored row."""
 
     row: int
-    label: Label
+    label: Label | None = None
     name: str | None = None
     id: str | int | None = None
     similarity: float

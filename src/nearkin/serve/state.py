@@ -29,6 +29,7 @@ class State:
 
     def review(self) -> ReviewTask:
         """The review of the model in place, begun when first asked for."""
+        self.engine.require("review")
         task = self.engine.review
         task.start(self.traffic)
         return task

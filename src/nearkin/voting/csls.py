@@ -4,6 +4,7 @@ Hubs are similar to all rows near them and outvote the right ones. Subtracting a
 mean similarity to its neighbours from its score corrects that.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,16 +35,26 @@ def mean_similarity(
 
     Without a `matrix`, similarity is `pair_closeness` of rows whose squared length is `scale`.
     """
-    means = np.empty(len(rows), np.float32)
-    for lo in range(0, len(rows), _BLOCK):
+
+    def scores(part: slice, near: NDArray[np.int32]) -> Array:
+        if matrix is None:
+            return pairs.pair_closeness(rows[part], rows, near, scale)
+        return pairs.pair_scores(rows[part] @ matrix.T, rows, near)
+
+    return listed_means(lists, scores)
+
+
+def listed_means(
+    lists: NDArray[np.int32], scores: Callable[[slice, NDArray[np.int32]], Array]
+) -> Array:
+    """The mean of what `scores` gives a part of the rows for the neighbours that are listed."""
+    means = np.empty(len(lists), np.float32)
+    for lo in range(0, len(lists), _BLOCK):
         part = slice(lo, lo + _BLOCK)
         near = lists[part, :CSLS_NEIGHBORS].astype(np.int32)
         near[near == np.arange(lo, lo + len(near))[:, None]] = -1
-        if matrix is None:
-            scores = pairs.pair_closeness(rows[part], rows, near, scale)
-        else:
-            scores = pairs.pair_scores(rows[part] @ matrix.T, rows, near)
-        listed = np.isfinite(scores)  # lists may have gaps
-        total = np.where(listed, scores, 0).sum(axis=1)
+        given = scores(part, near)
+        listed = np.isfinite(given)  # lists may have gaps
+        total = np.where(listed, given, 0).sum(axis=1)
         means[part] = total / np.maximum(listed.sum(axis=1), 1)
     return means

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from nearkin.io.run_folder import RunFolder
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
+from nearkin.preprocessing.prepared import prepared
 from nearkin.validation.arrays import check_squares, concatenate_labels
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import matrix_for_csls, mean_similarity
 from nearkin.voting.lists import lists_of
 from nearkin.voting.novelty import listed_novelty
 from nearkin.voting.parts import listed_scores
-from nearkin.voting.preparation import prepared
 
 Array = NDArray[np.float32]
 Lists = NDArray[np.int32]

@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from nearkin.io.run_folder import RunFolder
 from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.retrieval import Retrieval
-from nearkin.preprocessing import Preprocess
+from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array
 from nearkin.validation.parameters import is_fitted, require
@@ -47,21 +46,6 @@ def take_preparation(similarity: Any, preprocess: Any, own: bool) -> tuple[Any, 
     if own:  # by labels it must not be: the vote is judged on rows held out later
         preprocess = Preprocess() if isinstance(prepare, str) else prepare
     return similarity.unprepared(), preprocess
-
-
-def learns_from_labels(part: Any) -> bool:
-    """Whether fitting a part needs labels."""
-    tags = getattr(part, "__sklearn_tags__", None)
-    return bool(tags and tags().target_tags.required)
-
-
-def seeded(part: Any, rng: Any) -> Any:
-    """A clone whose unset seeds follow from ours, so that one seed fixes everything."""
-    part = clone(part)
-    names = [name for name in sorted(part.get_params()) if name.split("__")[-1] == "random_state"]
-    unset = [name for name in names if part.get_params()[name] is None]
-    part.set_params(**{name: rng.randint(2**31 - 1) for name in unset})
-    return part
 
 
 def learn(

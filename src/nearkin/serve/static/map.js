@@ -83,7 +83,7 @@ async function describe() {
   const row = await get(`/v1/rows/${number}`).catch(() => null);
   if (!row || turn !== latest) return;
   fill($("map-row"), ...(model.pictures ? [picture(number, model.model)] : []),
-    make("span", {}, make("b", {}, String(row.label)), make("br"), make("a", { href: `#row=${number}` }, nameOf(row))));
+    make("span", {}, ...("label" in row ? [make("b", {}, String(row.label)), make("br")] : []), make("a", { href: `#row=${number}` }, nameOf(row))));
 }
 
 function draw() {

@@ -5,8 +5,11 @@ import { showMap } from "./map.js";
 
 const VIEWS = ["search", "confusions", "labels", "map"];
 const PARTS = { neighbors: "neighbours", class_mean: "class mean", prior: "smoothing" };
+const NEEDED = { confusions: "review", labels: "review", map: "map" };
 const PAGE = 50, POLL = 1500;
 let model = null, asked = null, timer = 0, suspectCount = PAGE;
+
+const can = (what) => !(model && what in model.refused);
 
 function tell(text, isError = false) {
   $("status").textContent = text;
@@ -34,8 +37,13 @@ function showToken() {
 async function loadModel() {
   model = await get("/v1/model");
   $("token").hidden = true;
-  const kind = model.classes === null ? "" : ` in ${count(model.n_classes)} classes`;
-  $("facts").textContent = `${count(model.rows)} rows of ${count(model.columns)} numbers${kind}`;
+  const kind = model.n_classes ? ` in ${count(model.n_classes)} classes` : "";
+  $("facts").textContent = can("search") ? `${count(model.rows)} rows of ${count(model.columns)} numbers${kind}`
+    : `adapts queries of ${count(model.columns)} numbers`;
+  for (const [view, needed] of Object.entries(NEEDED)) document.querySelector(`nav [data-view=${view}]`).hidden = !can(needed);
+  $("ask").hidden = !can("search");
+  $("row-form").hidden = !can("ask_rows");
+  $("label-line").hidden = $("map-line-label").hidden = !model.n_classes;
   fill($("classes"), ...(model.classes ?? []).map((label) => make("option", { value: String(label) })));
   fill($("n"), ...[6, 12, 24, 48].filter((n) => n <= model.most || n === 6)
     .map((n) => make("option", { selected: n === 12 }, String(Math.min(n, model.most)))));
@@ -61,18 +69,21 @@ async function ask(question, { title, image = null, row = null }) {
   const label = $("label").value.trim();
   const search = { ...question, n: Number($("n").value), ...(label && { label }) };
   const [found, decision] = await Promise.all([
-    post("/v1/search", search), post("/v1/classify", { ...question, votes: true }),
+    post("/v1/search", search), can("classify") ? post("/v1/classify", { ...question, votes: true }) : null,
   ]);
   await checked(found);
-  showQuery(title, image, row, decision.queries[0]);
-  showHits(found.queries[0], decision.queries[0], row);
+  showQuery(title, image, row, decision?.queries[0]);
+  showHits(found.queries[0], decision?.queries[0], row);
 }
 
 function showQuery(title, image, row, decision) {
-  const known = row && decision.classes[0];
-  const lines = row ? [make("b", {}, String(row.label)), make("br"), title] : [make("b", {}, title)];
-  if (decision.unknown && !row) lines.push(make("br"), "resembles no stored row");
+  const known = row && decision?.classes[0];
+  const lines = row && "label" in row ? [make("b", {}, String(row.label)), make("br"), title] : [make("b", {}, title)];
+  if (decision?.unknown && !row) lines.push(make("br"), "resembles no stored row");
   fill($("asked"), ...(image ? [image] : []), make("figcaption", {}, ...lines));
+  $("query").hidden = false;
+  $("decision").hidden = !decision;
+  if (!decision) return;
   fill($("predicted"), ...decision.classes.map((one) => {
     const parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, one[name]]));
     const detail = Object.entries(PARTS).map(([name, text]) => `${text} ${percent(one[name])}`).join(", ");
@@ -81,13 +92,13 @@ function showQuery(title, image, row, decision) {
   }));
   $("predicted-title").textContent = known && String(row.label) !== String(known.label)
     ? "Predicted classes, by its neighbours alone: not its own" : "Predicted classes";
-  $("query").hidden = false;
 }
 
 function showHits(found, decision, row) {
-  const votes = new Map(decision.votes.map((voter) => [voter.row, voter.share]));
+  const voters = decision?.votes ?? [];
+  const votes = new Map(voters.map((voter) => [voter.row, voter.share]));
   const most = Math.max(1e-9, ...votes.values());
-  const mark = (hit) => (row ? String(hit.label) === String(row.label) : null);
+  const mark = (hit) => (row && "label" in row ? String(hit.label) === String(row.label) : null);
   const score = (hit, ...more) => make("span", { className: "score" }, make("span", {}, hit.similarity.toFixed(3)), ...more);
   const draw = (hits, vote) => hits.map((hit) => {
     const share = vote ? votes.get(hit.row) : undefined;
@@ -97,8 +108,8 @@ function showHits(found, decision, row) {
   });
   fill($("raw"), ...(found.raw ? draw(found.raw, false) : [make("li", { className: "note" }, model.no_raw ?? "")]));
   fill($("learned"), ...draw(found.learned, true));
-  const voted = decision.votes.filter((voter) => voter.share > 0).length;
-  $("learned-note").textContent = `${voted} of ${decision.votes.length} neighbours vote`;
+  const voted = voters.filter((voter) => voter.share > 0).length;
+  if (decision) $("learned-note").textContent = `${voted} of ${voters.length} neighbours vote`;
   $("found").hidden = false;
 }
 
@@ -201,7 +212,7 @@ async function drawMap() {
   document.querySelector("#map-line span").textContent = answer.places ? "UMAP is being computed …" : "being drawn …";
   const sample = answer.rows && answer.rows.length < answer.total ? `${count(answer.rows.length)} of ${count(answer.total)} rows` : "All rows";
   $("map-note").textContent = answer.state === "failed" ? `This failed: ${answer.error}`
-    : `${sample} in two dimensions (${answer.method}), coloured by class. Click a row, or move with the arrow keys and press Enter.`;
+    : `${sample} in two dimensions (${answer.method})${model.n_classes ? ", coloured by class" : ""}. Click a row, or move with the arrow keys and press Enter.`;
   if (answer.state === "running") timer = setTimeout(() => attempt(drawMap), POLL);
   if (answer.places) showMap(answer, model, asked?.row?.row);
 }
@@ -218,7 +229,9 @@ async function show() {
     else link.removeAttribute("aria-current");
   }
   document.title = { search: "nearkin", confusions: "Confusions · nearkin", labels: "Likely wrong labels · nearkin", map: "Map · nearkin" }[view];
+  if (!can("search")) tell(model.refused.search);
   if (head.startsWith("row=")) await searchRow(Number(head.slice(4)));
+  if (view in NEEDED && !can(NEEDED[view])) throw new Error(model.refused[NEEDED[view]]);
   if (view === "confusions") await showConfusions(...rest.map(decodeURIComponent));
   if (view === "labels") await showSuspects();
   if (view === "map") await drawMap();
@@ -276,7 +289,7 @@ function start() {
     if (location.hash) await followHash();
     else {
       await show();
-      await searchRow(0);
+      if (can("ask_rows")) await searchRow(0);
     }
   });
 }

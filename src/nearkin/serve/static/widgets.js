@@ -79,12 +79,13 @@ export const nameOf = (row) => row.name ?? (row.id === undefined || row.id === n
 
 // A stored row as a card that searches on from it.
 export function card(row, model, { mark = null, lines = [] } = {}) {
-  const link = make("a", { href: `#row=${row.row}`, className: mark === null ? "" : mark ? "right" : "wrong" });
+  const href = "ask_rows" in model.refused ? null : `#row=${row.row}`;
+  const link = make("a", { href, className: mark === null ? "" : mark ? "right" : "wrong" });
   if (model.pictures) link.append(picture(row.row, model.model));
   const sign = mark === null ? null
     : make("span", { className: "mark", title: mark ? "same class" : "another class" }, mark ? "✓" : "✗",
       make("span", { className: "quiet" }, mark ? " same class" : " another class"));
-  link.append(make("span", { className: "text" }, sign, make("b", {}, ...breakable(String(row.label))),
+  link.append(make("span", { className: "text" }, sign, "label" in row ? make("b", {}, ...breakable(String(row.label))) : null,
     make("span", { className: "name", title: nameOf(row) }, ...breakable(shortName(row))), ...lines));
   return make("li", {}, link);
 }

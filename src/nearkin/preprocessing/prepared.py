@@ -1,6 +1,5 @@
 """Rows on their way into a model: preprocessed, or read back from a run folder."""
 
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ from nearkin.io import models
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
 from nearkin.io.safetensors import Stream
-from nearkin.neighbors.retrieval import Retrieval, keep
+from nearkin.preprocessing.transformers import applied, seeded
 from nearkin.validation.parameters import is_fitted
-from nearkin.voting.parts import learns_from_labels, seeded
 
 Array = NDArray[np.float32]
 
@@ -50,46 +48,6 @@ def _read(folder: RunFolder, inputs: dict[str, Any]) -> tuple[Any, Array] | None
         return None
     arrays, notes = kept
     return models.restore(notes["model"], arrays), arrays["rows"]
-
-
-def applied(preprocess: Any, rows: Any) -> Array:
-    """Rows as the fitted preprocessing, if there is one, makes them."""
-    if preprocess is None:
-        return rows.toarray() if sparse.issparse(rows) else rows
-    made = preprocess.transform(rows)
-    return np.ascontiguousarray(made.toarray() if sparse.issparse(made) else made, np.float32)
-
-
-def fitted_retrieval(
-    index: str | Retrieval, rows: Any, y: NDArray[Any], rng: Any, folder: RunFolder
-) -> Retrieval | None:
-    """The retrieval that an ``index=`` may be, fitted on rows as they were given."""
-    if isinstance(index, str):
-        return None
-    retrieval = Retrieval(index.source, index.index)
-    if retrieval.kind != "transformer":
-        return keep(retrieval, rows, None)
-    own = deepcopy(rng)  # so that all else is as with ready-made lists
-    made = prepared(index.source, rows, y, own, folder.sub("retrieval"))
-    return keep(retrieval, rows, *made)
-
-
-def check_unlabelled(index: str | Retrieval, what: str) -> None:
-    """Refuse a retrieval that has seen the labels of rows which are to judge."""
-    if isinstance(index, Retrieval) and learns_from_labels(index.source):
-        raise ValueError(
-            f"{what}, and index=Retrieval({type(index.source).__name__}(...)) learns from labels; "
-            "give it a transformer that does not"
-        )
-
-
-def width_of(preprocess: Any, n: int, columns: int) -> int:
-    """Columns that a preprocessing makes of `n` rows, if it says so; else as many as there are."""
-    fourier = getattr(preprocess, "n_features", None)
-    if isinstance(fourier, int):
-        return 2 * fourier
-    wanted = getattr(preprocess, "n_components", None)
-    return max(1, min(n, columns, wanted if isinstance(wanted, int) else columns))
 
 
 def _arrays(rows: Any) -> tuple[NDArray[Any], ...]:

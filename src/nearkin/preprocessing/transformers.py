@@ -1,0 +1,40 @@
+"""Any transformer of rows, of nearkin or not: how it is seeded and applied, what it makes."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+
+def applied(preprocess: Any, rows: Any) -> NDArray[np.float32]:
+    """Rows as the fitted preprocessing, if there is one, makes them."""
+    if preprocess is None:
+        return rows.toarray() if sparse.issparse(rows) else rows
+    made = preprocess.transform(rows)
+    return np.ascontiguousarray(made.toarray() if sparse.issparse(made) else made, np.float32)
+
+
+def width_of(preprocess: Any, n: int, columns: int) -> int:
+    """Columns that a preprocessing makes of `n` rows, if it says so; else as many as there are."""
+    fourier = getattr(preprocess, "n_features", None)
+    if isinstance(fourier, int):
+        return 2 * fourier
+    wanted = getattr(preprocess, "n_components", None)
+    return max(1, min(n, columns, wanted if isinstance(wanted, int) else columns))
+
+
+def learns_from_labels(part: Any) -> bool:
+    """Whether fitting a part needs labels."""
+    tags = getattr(part, "__sklearn_tags__", None)
+    return bool(tags and tags().target_tags.required)
+
+
+def seeded(part: Any, rng: Any) -> Any:
+    """A clone whose unset seeds follow from ours, so that one seed fixes everything."""
+    part = clone(part)
+    names = [name for name in sorted(part.get_params()) if name.split("__")[-1] == "random_state"]
+    unset = [name for name in names if part.get_params()[name] is None]
+    part.set_params(**{name: rng.randint(2**31 - 1) for name in unset})
+    return part
