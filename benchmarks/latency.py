@@ -2,9 +2,11 @@
 
     python benchmarks/latency.py [--rows 200000] [--peers "faiss IVF, Flat" "faiss HNSW32"]
 
-Made-up rows of 1,000 dimensions (`made_up.py`), mapped from a file, pages warm. nearkin is a whole
-classifier, saved and loaded again: search, re-ranking by distance and the vote. Peers are turned
-up, on the same queries, until they reach --recall; only their search is timed.
+Made-up rows of 1,000 dimensions (`made_up.py`; --made is a folder in which scale.py has left
+``rows.npy`` and ``labels.npy``), mapped from a file, pages warm. nearkin is a whole classifier,
+saved and loaded again: search, re-ranking by distance and the vote. Peers are turned up, on the
+same queries, as far as --recall needs it; only their search is timed. One index is in memory at a
+time, and none is asked for much more than `LIMIT` seconds.
 """
 
 import argparse
@@ -21,16 +23,20 @@ from made_up import World
 from nearkin import SoftVotingKNN, load
 from nearkin.native.threads import limited
 from nearkin.neighbors import nearest
-from search import PEERS
+from search_peers import PEERS, turned_up
+
+LIMIT = 60
 
 
 def milliseconds(ask: Callable[[np.ndarray], Any], queries: np.ndarray) -> str:
     """Median and 99th percentile of one query at a time, the first ten left out."""
-    taken = []
+    taken: list[float] = []
     for query in queries:
         began = time.perf_counter()
         ask(query[None])
         taken.append(1e3 * (time.perf_counter() - began))
+        if len(taken) > 50 and sum(taken) > 1e3 * LIMIT:
+            break
     p50, p99 = np.quantile(taken[10:], [0.5, 0.99])
     return f"{p50:.2f} | {p99:.2f}"
 
@@ -59,10 +65,7 @@ def own(X: Any, y: Any, Q: Any, true: Any, given: argparse.Namespace, folder: Pa
 
 def peer(name: str, X: np.ndarray, Q: Any, true: Any, given: argparse.Namespace) -> None:
     index, building = seconds(lambda: PEERS[name](X, 2))
-    for dial in index.dials:
-        share = recall(index.lists(Q, given.k, dial), true)
-        if share >= given.recall:
-            break
+    dial, share = turned_up(index, lambda found: recall(found, true), Q, given.k, given.recall)
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -70,10 +73,25 @@ def peer(name: str, X: np.ndarray, Q: Any, true: Any, given: argparse.Namespace)
     print(f"| {name} | {building:.0f} | {dial} | {share:.3f} | {spent} |", flush=True)
 
 
+def rows_of(given: argparse.Namespace, folder: Path) -> tuple[Any, Any]:
+    """Mapped rows, and labels."""
+    if given.made:
+        X, labels = np.load(given.made / "rows.npy", mmap_mode="r"), given.made / "labels.npy"
+        given.rows, given.dims = min(given.rows, len(X)), X.shape[1]
+        return X[: given.rows], np.load(labels)[: given.rows]
+    path, labels = folder / "rows.npy", np.empty(given.rows, np.int32)
+    X = np.lib.format.open_memmap(path, "w+", np.float32, (given.rows, given.dims))
+    for lo, block, of_block in World(given.dims, 1_000).blocks(given.rows):
+        X[lo : lo + len(block)], labels[lo : lo + len(block)] = block, of_block
+    X.flush()
+    return np.load(path, mmap_mode="r"), labels
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dims", type=int, default=1_000)
+    parser.add_argument("--made", type=Path, help="folder with rows.npy and labels.npy")
     parser.add_argument("--k", type=int, default=100)
     parser.add_argument("--recall", type=float, default=0.95)
     parser.add_argument("--queries", type=int, default=500)
@@ -81,15 +99,9 @@ def main() -> None:
                         default=["faiss Flat", "faiss IVF, Flat", "faiss HNSW32"])  # fmt: skip
     given = parser.parse_args()
     print(machine.facts())
-    world = World(given.dims, 1_000)
     with tempfile.TemporaryDirectory() as name:
-        path, labels = Path(name) / "rows.npy", np.empty(given.rows, np.int32)
-        X = np.lib.format.open_memmap(path, "w+", np.float32, (given.rows, given.dims))
-        for lo, block, of_block in world.blocks(given.rows):
-            X[lo : lo + len(block)], labels[lo : lo + len(block)] = block, of_block
-        X.flush()
-        X = np.load(path, mmap_mode="r")
-        Q, _ = world.sample(given.queries, part=1)
+        X, labels = rows_of(given, Path(name))
+        Q, _ = World(given.dims, 1_000).sample(given.queries, part=1)
         true = nearest(X, given.k, queries=Q, index="exact")[1]
         print(f"\n{given.rows:,} × {given.dims:,}, k={given.k}, one thread\n")
         print("| | build, s | dial | recall | p50 ms | p99 ms |\n|---|--:|--:|--:|--:|--:|")

@@ -1,7 +1,8 @@
 """ILSVRC'10's size on one machine: 1.2 million rows of 1,000 dimensions, 1,000 classes, k = 500.
 
 Command: ``python benchmarks/scale.py --work DIR`` (hours, 25 GB of disk); ``--rows 100000`` gives
-the same table in minutes. Stopped, it goes on where it was. Rows are made up (`made_up.py` says
+the same table in minutes. Stopped, it goes on where it was; another --recall has a folder of its
+own and shares the rows; --neighbors ends after the lists. Rows are made up (`made_up.py` says
 how); their difficulty is the accuracy of plain kNN. Each line: seconds, peak of the process's own
 memory (pages of mapped files are not counted), and what came of it. Learning is timed with what is
 printed beside it: order of the rows, precision; ``--variants`` names others.
@@ -29,7 +30,7 @@ from nearkin.voting.choice import candidates
 from nearkin.voting.votes import Vote
 
 QUERIES, CHOOSE, VOTERS = 10_000, 2_000, 50
-HUB_LIMIT = 10.0
+HUB_LIMIT, RECALL = 10.0, 0.93
 VARIANTS: dict[str, dict[str, Any]] = {
     "random order, float32 (the paper's)": {"quantize": False},
     "random order, int8": {"quantize": True},
@@ -153,33 +154,38 @@ def main() -> None:
     parser.add_argument("--dims", type=int, default=1_000)
     parser.add_argument("--classes", type=int, default=1_000)
     parser.add_argument("--k", type=int, default=500)
-    parser.add_argument("--recall", type=float, default=0.93)
+    parser.add_argument("--recall", type=float, default=RECALL)
     parser.add_argument("--epochs", type=int, default=1, help="of SL-NE")
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--member-epochs", type=int, default=20, help="of SL-DE, at most")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[BEST], metavar="NAME",
                         help="of SL-NE: " + "; ".join(VARIANTS))  # fmt: skip
+    parser.add_argument("--neighbors", action="store_true", help="end after the lists")
     parser.add_argument("--hashing", type=int, default=0, help="only compare indexes, on so many")
     given = parser.parse_args()
-    work = given.work / f"{given.rows}x{given.dims}"
+    place = given.work / f"{given.rows}x{given.dims}"
+    work = place if given.recall == RECALL else place / f"recall{given.recall:g}"
     work.mkdir(parents=True, exist_ok=True)
     print(machine.facts())
     print(f"{given.rows:,} rows × {given.dims:,}, {given.classes:,} classes, k={given.k}\n")
-    X, y, Q, truth = told("rows", lambda: rows_of(work, given.rows, given.dims, given.classes))
+    X, y, Q, truth = told("rows", lambda: rows_of(place, given.rows, given.dims, given.classes))
     if given.hashing:
         hashing(X, min(given.k, 100), given.hashing)
         return
     lists = told(
         "neighbours",
         lambda: nearest(
-            X, given.k, index=f"cells;recall={given.recall}", folder=work / f"k{given.k}"
+            X, given.k, index=f"cells;recall={given.recall}", return_distance=False,
+            folder=work / f"k{given.k}",
         ),
-        lambda found: f"recall {recall(X, found[1], sample=300):.3f}",
-    )[1]
+        lambda found: f"recall {recall(X, found, sample=300):.3f}",
+    )  # fmt: skip
+    if given.neighbors:
+        return
     hoods = told("graph", lambda: graph_of(work, X, lists, y), lambda g:
                  f"mean degree {g.degrees.mean():.0f}, {g.n_hubs} hubs")  # fmt: skip
-    near = told("shortlists of the queries", lambda: shortlists_of(work, X, Q))
+    near = told("shortlists of the queries", lambda: shortlists_of(place, X, Q))
     judge = Judge(X, y, Q, truth, near)
     print("plain kNN")
     judge.tell(None)

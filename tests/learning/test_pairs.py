@@ -8,8 +8,10 @@ from scipy import sparse
 import nearkin
 from nearkin import SLDE, SLNE, Preprocess, Softmax
 from nearkin.learning.pair_choice import held_out, sampled
+from nearkin.learning.pair_trainer import search_visited
 from nearkin.learning.pairs import Judgements, Visits
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
+from nearkin.neighbors import NeighborIndex
 
 
 def corpus(seed=0, n=400, m=120, dims=24, noise=0.3):
@@ -237,3 +239,44 @@ def test_too_little_memory_is_said_before(model, monkeypatch):
     monkeypatch.setattr("nearkin.validation.memory.available", lambda: 1 << 10)
     with pytest.raises(MemoryError, match="120 queries and 400 documents"):
         model.fit_pairs(*corpus())
+
+
+def naive_edges(visits, others, n_documents):
+    """Targets and impostors of each visit, in ascending order, one dictionary a visit."""
+    lists = []
+    for visit, query in enumerate(visits.query):
+        own = visits.visit == visit
+        kinds = {int(d): 1 for d in others[query] if d >= 0}
+        kinds |= {int(d): int(not t) for d, t in zip(visits.document[own], visits.target[own])}
+        lists.append([sorted(d for d, kind in kinds.items() if kind == of) for of in (0, 1)])
+    return lists
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("at_once", [3, 1_024])
+def test_the_graph_of_visits(seed, at_once, monkeypatch):
+    monkeypatch.setattr("nearkin.learning.pairs._VISITS_AT_ONCE", at_once)
+    rng = np.random.default_rng(seed)
+    pairs = np.unique(rng.integers(0, [17, 40], (90, 2)), axis=0)
+    grades = rng.integers(-1, 3, len(pairs))
+    grades[0] = 1
+    visits = Visits.of(Judgements.of(np.column_stack([pairs, grades]), 17, 40))
+    others = rng.integers(-1, 40, (17, 12))
+    graph, n = visits.neighborhoods(others, 40), len(visits.query)
+    for visit, (targets, impostors) in enumerate(naive_edges(visits, others, 40)):
+        assert (graph.targets(visit) - n).tolist() == targets
+        assert (graph.impostors(visit) - n).tolist() == impostors
+    assert len(graph.degrees) == n + 40
+    assert not graph.degrees[n:].any()
+
+
+def test_queries_without_judgements_are_not_searched():
+    rng = np.random.default_rng(0)
+    documents = rng.normal(size=(60, 6)).astype(np.float32)
+    visits = Visits.of(Judgements.of([[1, 3], [4, 2]], 6, 60))
+    index = NeighborIndex(documents, "exact", metric="dot")
+    queries, M = rng.normal(size=(6, 6)).astype(np.float32), np.eye(6, dtype=np.float32)
+    near = search_visited(index, queries, visits, M, 5)
+    expected = np.argsort(-queries @ documents.T, axis=1)[:, :5]
+    np.testing.assert_array_equal(near[[1, 4]], expected[[1, 4]])
+    assert (near[[0, 2, 3, 5]] == -1).all()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.learning.pair_choice import choose_rounds
-from nearkin.learning.pair_trainer import impostors, search
+from nearkin.learning.pair_trainer import impostors, search_visited
 from nearkin.learning.pairs import Judgements, Visits, stacked
 from nearkin.neighbors.search import NeighborIndex
 
@@ -36,7 +36,7 @@ class EnsembleRounds:
     def round(self) -> None:
         """Learn every member again; `members_` and the rest are those of the last round."""
         k = min(self.ensemble.n_neighbors, len(self.documents))
-        near = search(self.database, self.queries, self.learned, k)
+        near = search_visited(self.database, self.queries, self.visits, self.learned, k)
         others = impostors(near, len(self.documents), [self.seed, self.rounds])
         hoods = self.visits.neighborhoods(others, len(self.documents))
         labels = np.arange(len(self.rows)) % 2  # the graph alone says what is of a kind

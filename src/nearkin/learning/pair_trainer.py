@@ -69,7 +69,9 @@ class PairTrainer:
         # The first search is under the start, the second under what was learned from it.
         cost = float(m) * n * self.documents.shape[1]
         if self.near is None or self.rounds == 1 or self.rounds * cost <= SEARCH_COST:
-            self.near = search(self.database, self.queries, self.learned, self.n_neighbors)
+            self.near = search_visited(
+                self.database, self.queries, self.visits, self.learned, self.n_neighbors
+            )
         return impostors(self.near, n, [self.settings.seed, self.rounds])
 
 
@@ -77,6 +79,18 @@ def impostors(near: NDArray[np.int32], n: int, seed: list[int]) -> NDArray[np.in
     """For each query, the nearest of `n` documents and random ones."""
     drawn = np.random.default_rng(seed).integers(0, n, (len(near), min(RANDOM, n)))
     return np.concatenate([near, drawn], axis=1)
+
+
+def search_visited(
+    database: NeighborIndex, queries: Array, visits: Visits, matrix: Array, k: int
+) -> NDArray[np.int32]:
+    """What `search` finds for the queries that are visited, and -1 for the others."""
+    visited = np.unique(visits.query)
+    if len(visited) == len(queries):
+        return search(database, queries, matrix, k)
+    near = np.full((len(queries), min(k, len(database.rows))), -1, np.int32)
+    near[visited] = search(database, queries[visited], matrix, k)
+    return near
 
 
 def search(database: NeighborIndex, queries: Array, matrix: Array, k: int) -> NDArray[np.int32]:

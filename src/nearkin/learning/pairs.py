@@ -13,15 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearkin.metrics.inputs import judgement_columns
+from nearkin.native.threads import in_threads
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.validation import memory
 from nearkin.validation.arrays import as_numbers
 
 RANDOM = 200  # random impostors a query: nearest ones alone let distant documents become similar
-EDGE_BYTES = 60  # bytes of a neighbour of a query while the graph is sorted
+EDGE_BYTES = 24  # bytes of a neighbour of a query while the graph is made
+_VISITS_AT_ONCE = 1_024  # their neighbours are sorted in the cache
 
 Array = NDArray[np.float32]
 Integers = NDArray[np.int64]
+Edges = tuple[NDArray[np.int32], Integers, Integers]
 
 
 @dataclass(frozen=True)
@@ -115,24 +118,38 @@ class Visits:
         `others` are documents for each query, -1 for none; those that are not judged become
         impostors.
         """
-        n, k = len(self.query), others.shape[1]
-        visit = np.concatenate([self.visit, np.repeat(np.arange(n), k)])
-        document = np.concatenate([self.document, others[self.query].ravel().astype(np.int64)])
-        kind = np.ones(len(visit), np.int64)  # 0 target, 1 impostor
-        kind[: len(self.visit)] = ~self.target
-        judged_first = np.zeros(len(visit), np.int64)
-        judged_first[len(self.visit) :] = 1
-        order = np.lexsort((judged_first, document, visit))
-        visit, document, kind = visit[order], document[order], kind[order]
-        again = np.concatenate([[False], (np.diff(visit) == 0) & (np.diff(document) == 0)])
-        keep = (document >= 0) & ~again
-        visit, document, kind = visit[keep], document[keep], kind[keep]
-        order = np.lexsort((kind, visit))
-        degrees = np.bincount(visit, minlength=n + n_documents)
-        targets = np.bincount(visit[kind == 0], minlength=n + n_documents)
-        indptr = np.concatenate([[0], np.cumsum(degrees)])
-        indices = (n + document[order]).astype(np.int32)
-        return Neighborhoods(indptr, indices, targets.astype(np.int32))
+        n = len(self.query)
+
+        def edges(lo: int, hi: int) -> list[Edges]:
+            return [self._edges(others, n_documents, at, min(at + _VISITS_AT_ONCE, hi))
+                    for at in range(lo, hi, _VISITS_AT_ONCE)]  # fmt: skip
+
+        parts = [part for of_thread in in_threads(edges, n) for part in of_thread]
+        documents, degrees, targets = (np.concatenate(column) for column in zip(*parts))
+        none = np.zeros(n_documents, np.int64)
+        indptr = np.concatenate([[0], np.cumsum(np.concatenate([degrees, none]))])
+        n_targets = np.concatenate([targets, none]).astype(np.int32)
+        return Neighborhoods(indptr, documents + np.int32(n), n_targets)
+
+    def _edges(self, others: NDArray[np.integer], n_documents: int, lo: int, hi: int) -> Edges:
+        """Documents of the visits ``lo:hi``, targets first, and of each how many, and targets."""
+        # One integer for visit, document (-1 comes first) and kind: 0 judged a target, 1 judged
+        # something else, 2 listed. Such are sorted by vectors, much faster than by `lexsort`.
+        bits = int(n_documents).bit_length() + 2
+        listed = others[self.query[lo:hi]].astype(np.int64) + 1 << 2 | 2
+        listed |= np.arange(hi - lo)[:, None] << bits
+        own = slice(*np.searchsorted(self.visit, [lo, hi]))
+        judged = self.visit[own] - lo << bits | self.document[own] + 1 << 2 | ~self.target[own]
+        keys = np.concatenate([judged, listed.ravel()])
+        keys.sort()
+        new = np.concatenate([[True], keys[1:] >> 2 != keys[:-1] >> 2])  # judged before listed
+        keys = keys[new & (keys & (1 << bits) - 1 >= 4)]
+        visit, impostor = keys >> bits, (keys & 3) > 0
+        keys = (keys >> 2 & (1 << bits - 2) - 1) - 1 | (2 * visit + impostor) << bits
+        keys.sort()
+        targets = np.bincount(visit[~impostor], minlength=hi - lo)
+        documents = (keys & (1 << bits) - 1).astype(np.int32)
+        return documents, np.bincount(visit, minlength=hi - lo), targets
 
 
 def stacked(queries: Array, documents: Array) -> Array:
