@@ -28,8 +28,8 @@ from accuracy import SEARCH_ROWS, Split, choose, random_splits, some
 from nearkin import SLNE, Execution, Preprocess, Softmax, SoftVotingKNN
 from nearkin.app.comparison import Factory, Outcome, compare
 from nearkin.preprocessing.fourier import FourierFeatures
-from nearkin.reproduction.comparison_methods import sgd_svm
 from nearkin.reproduction.hold_out import HoldOutSplitter
+from nearkin.reproduction.linear_svms import sgd_svm
 
 BANDWIDTHS = {"standardised": (2.0, 4.0), "raw": (4.0, 8.0)}
 TEMPERATURES = (0.01, 0.03)

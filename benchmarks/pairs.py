@@ -26,17 +26,17 @@ from made_up import World
 from nearkin import SLNE
 from nearkin.app.memory_watch import MemoryWatch, release_memory
 from nearkin.io.atomic import atomic_write
-from nearkin.learning import pair_fit, pair_trainer
+from nearkin.learning import pair_fit, pair_search
 from nearkin.learning.pairs import Visits
 from nearkin.learning.trainer import Trainer
-from nearkin.neighbors.search import NeighborIndex
+from nearkin.neighbors.index import NeighborIndex
 
 STYLES, AMPLITUDE, NOISE = 20, 2.0, 1.0
 TEST = 1_000
 PARTS = (
     ("choice on held-out queries", pair_fit, "choose_rounds"),
     ("index of the documents", NeighborIndex, "__init__"),
-    ("search", pair_trainer, "search"),
+    ("search", pair_search, "search"),
     ("graph", Visits, "neighborhoods"),
     ("steps", Trainer, "epoch"),
 )  # fmt: skip

@@ -64,13 +64,13 @@ def oasis():
 
 
 def linear_svc():
-    from nearkin.reproduction.comparison_methods import linear_svm
+    from nearkin.reproduction.linear_svms import linear_svm
 
     return linear_svm(0)
 
 
 def averaged_sgd():
-    from nearkin.reproduction.comparison_methods import sgd_svm
+    from nearkin.reproduction.linear_svms import sgd_svm
 
     return sgd_svm(0)
 

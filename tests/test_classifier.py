@@ -332,7 +332,7 @@ def test_a_graph_votes_as_its_lists_do(kind, monkeypatch):
     row, place = np.nonzero(lists >= 0)
     entries = np.zeros(len(row))  # values do not count
     graph = kind(sparse.coo_array((entries, (row, lists[row, place])), shape=(50, 250)))
-    monkeypatch.setattr("nearkin.classifier.VOTE_CELLS", 150)  # several blocks of queries
+    monkeypatch.setattr("nearkin.voting.tally.VOTE_CELLS", 150)  # several blocks of queries
     for ask in (model.predict, model.predict_proba, model.predict_top):
         few = {"n": 3} if ask == model.predict_top else {}
         one, two = (ask(X[250:], neighbors=given, **few) for given in (graph, lists))
@@ -366,7 +366,7 @@ def test_lists_that_cannot_vote():
 def test_more_lists_than_queries_are_refused_in_every_block(monkeypatch):
     X, y = blobs(n=100)
     model = SoftVotingKNN(None, vote="power").fit(X, y)
-    monkeypatch.setattr("nearkin.classifier.VOTE_CELLS", 16)  # four queries a block
+    monkeypatch.setattr("nearkin.voting.tally.VOTE_CELLS", 16)  # four queries a block
     with pytest.raises(ValueError, match="one list for each of the 8"):
         model.predict(X[:8], neighbors=np.zeros((12, 2), int))
 

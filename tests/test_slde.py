@@ -302,7 +302,9 @@ def test_interrupt_without_a_folder_keeps_what_is_finished(data, monkeypatch):
     X, y = data
     settings = {"projection": "mixed", "n_members": 4, "random_state": 0}
     whole = SLDE(slne(**EASY), **settings).fit(X, y)
-    monkeypatch.setattr("nearkin.slde.learn_member", interrupted_at(4, learn_member))
+    monkeypatch.setattr(
+        "nearkin.ensemble.ensemble_fit.learn_member", interrupted_at(4, learn_member)
+    )
     with pytest.warns(UserWarning, match="3 of 4 members are finished; with folder=") as w:
         cut = SLDE(slne(**EASY), joint_epochs=1, **settings).fit(X, y)
     assert cut.interrupted_
@@ -314,7 +316,9 @@ def test_interrupt_without_a_folder_keeps_what_is_finished(data, monkeypatch):
         P.matrix().T @ M @ P.matrix() for P, M in zip(whole.projections_, whole.members_[:3])
     )
     np.testing.assert_allclose(cut.matrix_, total, atol=1e-4 * np.abs(total).max())
-    monkeypatch.setattr("nearkin.slde.learn_member", interrupted_at(1, learn_member))
+    monkeypatch.setattr(
+        "nearkin.ensemble.ensemble_fit.learn_member", interrupted_at(1, learn_member)
+    )
     with pytest.raises(KeyboardInterrupt):
         SLDE(slne(**EASY), **settings).fit(X, y)
 
@@ -422,7 +426,9 @@ def test_local_order_follows_the_whole_space(data, monkeypatch):
     """Members visit rows in the cells of all dimensions; none looks for cells in its own."""
     X, y = data
     asked = []
-    monkeypatch.setattr("nearkin.slde.cells_of", lambda rows: asked.append(rows) or cells_of(rows))
+    monkeypatch.setattr(
+        "nearkin.ensemble.ensemble_fit.cells_of", lambda rows: asked.append(rows) or cells_of(rows)
+    )
     monkeypatch.delattr("nearkin.learning.trainer.cells_of")
     learner = slne(order="local", **EASY)
     local = SLDE(learner, n_members=3, random_state=0).fit(X, y).matrix_

@@ -13,65 +13,40 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearkin.adapter import METRICS, Adapter, Metric, fold
 from nearkin.io import models
-from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
-from nearkin.learning.calibration import calibrate_held_out, calibrate_on
+from nearkin.learning.classifier_fit import ClassifierFit
 from nearkin.learning.constraints import matrix_of
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
-from nearkin.neighbors.retrieval import (
-    Retrieval,
-    extended,
-    fitted_retrieval,
-    index_description,
-    kept_lists,
-    known_retrieval,
-    searchable,
-    shortlist,
-)
-from nearkin.neighbors.search import NeighborIndex, clip_n_neighbors, index_of
-from nearkin.preprocessing.transformers import applied, seeded
+from nearkin.neighbors.index import NeighborIndex
+from nearkin.neighbors.retrieval import Retrieval, extended, index_description, known_retrieval
+from nearkin.preprocessing.transformers import applied
 from nearkin.preprocessing.unit_length import have_unit_length
 from nearkin.selection.options import Selection
-from nearkin.selection.parts import Parts, select_parts
 from nearkin.selection.report import report
+from nearkin.selection.search import select_parts
 from nearkin.validation import expect, memory
 from nearkin.validation.arrays import check_squares, labelled_rows, validate_data
-from nearkin.validation.caller import warn_caller
-from nearkin.validation.parameters import (
-    Table,
-    as_group,
-    check_parameters,
-    checked,
-    is_fitted,
-    require,
-)
+from nearkin.validation.parameters import Table, as_group, check_parameters, checked
 from nearkin.voting import votes
 from nearkin.voting.csls import CSLS_NEIGHBORS
-from nearkin.voting.database import (
-    class_scores,
-    extend,
-    measure_csls,
-    store,
-    voter_novelty,
-    voter_scores,
+from nearkin.voting.database import extend, measure_csls
+from nearkin.voting.lists import as_voters, checked_lists, padded
+from nearkin.voting.parts import Parts, check_database, check_given, given_parts
+from nearkin.voting.scores import voter_novelty, voter_scores
+from nearkin.voting.shares import VoteShares
+from nearkin.voting.shortlist import (
+    row_index,
+    row_lists,
+    searched_index,
+    shortlist,
+    wanted_length,
 )
-from nearkin.voting.lists import as_voters, checked_lists, longest, padded
-from nearkin.voting.parts import (
-    check_database,
-    check_given,
-    check_index,
-    cut,
-    learn,
-    take_preparation,
-)
-from nearkin.voting.shares import VoteShares, vote_shares
-from nearkin.voting.votes import Vote, VoteName, as_vote, known_vote
+from nearkin.voting.tally import Voters, shares, tallies, voter_blocks
+from nearkin.voting.votes import Vote, VoteName, known_vote
 
 Array = NDArray[np.float32]
 
-VOTE_CELLS = 1 << 24
-SHORTLIST = 50
 FLOATS = [np.float32, np.float64, np.float16]
 
 
@@ -223,7 +198,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             rng = check_random_state(claimed.seed(self.random_state))
             parts = self._parts(X, y, neighbors, groups, rng)
             check_classifier(X, parts, self.index, neighbors is not None)
-            return self._fit(X, y, parts, neighbors, calibration, claimed, rng)
+            ClassifierFit(self, X, y, parts, neighbors, calibration).run(claimed, rng)
+        return self
 
     def _parts(
         self,
@@ -235,12 +211,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     ) -> Parts:
         """What the classifier is made of: given, or chosen on held-out rows."""
         if not isinstance(self.similarity, str):
-            check_index(self.similarity)
-            given = None if isinstance(self.preprocess, str) else self.preprocess
-            own = isinstance(self.preprocess, str)
-            similarity, preprocess = take_preparation(self.similarity, given, own)
-            k = SHORTLIST if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
-            return Parts(similarity, preprocess, k, self.vote)
+            return given_parts(self)
         rows, labels = labelled_rows(
             self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2
         )
@@ -253,37 +224,6 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         vote = chosen.vote if isinstance(self.vote, str) and self.vote == "auto" else self.vote
         k = chosen.n_neighbors if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
         return chosen._replace(vote=vote, n_neighbors=k)
-
-    def _fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        parts: Parts,
-        neighbors: NeighborLists | None,
-        calibration: tuple[ArrayLike, ArrayLike] | None,
-        folder: RunFolder,
-        rng: Any,
-    ) -> Self:
-        self.n_neighbors_, self.vote_ = parts.n_neighbors, as_vote(parts.vote)
-        self.novelty_threshold_ = parts.novelty_threshold
-        fitted = parts.similarity is None or is_fitted(parts.similarity)
-        self.similarity_ = parts.similarity if fitted else seeded(parts.similarity, rng)
-        self._keep(X, y, parts.preprocess, rng, folder)
-        n = len(self.labels_)
-        lists = None if neighbors is None else checked_lists(neighbors, n)
-        choosing = parts.vote == "auto"
-        if lists is None and n > 1 and (not fitted or choosing or self.vote_.csls > 0):
-            lists = self._find_lists(fitted, folder)
-        # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.
-        own = lists if neighbors is not None else cut(lists, self.similarity_)
-        if choosing and calibration is None:
-            calibrate_held_out(self, y, lists, own, fitted, rng, folder)
-        elif not fitted:
-            learn(self.similarity_, self.database_, y, own, folder)
-        measure_csls(self, lists)
-        if choosing and calibration is not None:
-            calibrate_on(self, *calibration)
-        return self
 
     def add(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Let new rows vote, of old or new classes; nothing is learned.
@@ -318,7 +258,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._cached_index = self.search_index_ = None
         n = len(self.labels_)
         wanted = self.vote_.csls and n > 1
-        measure_csls(self, self._row_lists(min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
+        measure_csls(self, row_lists(self, min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
         return self
 
     def _check_fitted(self) -> None:
@@ -326,36 +266,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         if hasattr(self, "database_"):
             check_database(self)
             if getattr(self, "search_index_", None) is not None:
-                _ = self._searched  # which compares it with the rows, once
-
-    def _keep(
-        self, X: ArrayLike, y: ArrayLike, preprocess: Any, rng: Any, folder: RunFolder
-    ) -> None:
-        """Check, preprocess and store the rows and their labels."""
-        self.preprocess_ = preprocess
-        rows, labels = labelled_rows(self, X, y, **self._accepted)
-        self.unit_length_ = have_unit_length(rows)
-        store(self, rows, labels, preprocess, rng, folder)
-        self.retrieval_ = fitted_retrieval(self.index, rows, labels, rng, folder)
-        self._cached_index = self.search_index_ = None
-        if not isinstance(self.n_neighbors, str) and self.n_neighbors > len(labels):
-            warn_caller(
-                f"n_neighbors={self.n_neighbors} but X has {len(labels)} rows; all of them vote"
-            )
-
-    def _find_lists(self, fitted: bool, folder: RunFolder) -> NDArray[np.int32]:
-        """One search serves the learner and the vote."""
-        n = len(self.labels_)
-        learner = 0 if fitted else getattr(self.similarity_, "n_neighbors", None) or 0
-        if learner:
-            require("similarity.n_neighbors", learner, expect.whole(1))
-            learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
-        k = min(max(self.shortlist_length, learner, CSLS_NEIGHBORS), n - 1)
-        if self.retrieval_ is not None:
-            return kept_lists(self.retrieval_, k, folder)
-        inputs = {"n_neighbors": k, "index": self.index, "X": Digest(self.database_)}
-        found = folder.part("neighbors", inputs, lambda: {"indices": self._row_lists(k)})
-        return found["indices"]
+                searched_index(self)  # which compares it with the rows, once
 
     @property
     def _accepted(self) -> dict[str, Any]:
@@ -368,30 +279,10 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     def _chooses_preprocessing(self) -> bool:
         return isinstance(self.similarity, str) and isinstance(self.preprocess, str)
 
-    @property
-    def _index(self) -> NeighborIndex:
-        if getattr(self, "_cached_index", None) is None:
-            kept = getattr(self, "search_index_", None)
-            self._cached_index = index_of(self.database_, index_description(self.index), kept)
-        return self._cached_index  # type: ignore[return-value]
-
-    @property
-    def _searched(self) -> NeighborIndex | None:
-        """The index of what is searched; a function that finds neighbours has none."""
-        if self.retrieval_ is None:
-            return self._index
-        return searchable(self.retrieval_, getattr(self, "search_index_", None))
-
     def state_to_save(self) -> dict[str, Any]:
         """What a file holds: with the index of many rows, which takes long to build again."""
-        k, index = min(self.shortlist_length, len(self.database_)), self._searched
+        k, index = min(self.shortlist_length, len(self.database_)), searched_index(self)
         return vars(self) | {"search_index_": None if index is None else index.arrays(k)}
-
-    def _row_lists(self, k: int) -> NDArray[np.int32]:
-        """The nearest of the other stored rows."""
-        if self.retrieval_ is not None:
-            return self.retrieval_.lists(k)
-        return self._index.lists(k)
 
     def _queries(self, X: ArrayLike) -> tuple[Any, Array]:
         """Queries as they are given, checked, and preprocessed."""
@@ -423,7 +314,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._check_fitted()
         inner = copy(self)
         if self.retrieval_ is None:
-            inner._cached_index = self._index  # built once, for both
+            inner._cached_index = row_index(self)  # built once, for both
         else:
             inner.retrieval_ = inner.search_index_ = inner._cached_index = None
             inner.index = index_description(self.index)
@@ -432,46 +323,18 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         inner.__dict__.pop("feature_names_in_", None)
         return inner
 
-    def _shortlist(self, given: Any, queries: Array) -> NDArray[np.int32]:
-        k = min(self.shortlist_length, len(self.database_))
-        if self.retrieval_ is not None:
-            return shortlist(self.retrieval_, k, given)
-        return self._index.nearest(k, queries)[1]
-
     @property
     def shortlist_length(self) -> int:
         """Rows on the shortlist: `n_neighbors`, also if set after a fit, or what was chosen."""
         return self.n_neighbors_ if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
 
-    def _blocks(
-        self, X: ArrayLike, neighbors: NeighborLists | None
-    ) -> Iterator[tuple[Array, NDArray[np.int32]]]:
+    def _blocks(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Voters]:
         """Preprocessed queries and their voters, a block at a time."""
-        given, queries = self._queries(X)
-        lists = None
-        if neighbors is not None:
-            lists = as_voters(neighbors, len(queries), len(self.database_))
-        listed = self.shortlist_length if lists is None else longest(lists)
-        widest = max(len(self.classes_), listed)
-        step = max(1, min(4_096, VOTE_CELLS // widest))
-        for lo in range(0, len(queries), step):
-            part = slice(lo, lo + step)
-            block = queries[part]
-            voters = self._shortlist(given[part], block) if lists is None else padded(lists[part])
-            yield block, voters
+        return voter_blocks(self, *self._queries(X), neighbors)
 
     def _tallies(self, X: ArrayLike, neighbors: NeighborLists | None) -> Iterator[Array]:
         """Votes by class, a block of queries at a time."""
-        for block, indices in self._blocks(X, neighbors):
-            n_classes = len(self.classes_)
-            scores = voter_scores(self, block, indices)
-            tally = self.vote_.tally(scores, self.labels_[indices], n_classes)
-            no_voters = np.isneginf(scores).all(axis=1)
-            if no_voters.any():  # the class frequencies are all that is known
-                tally[no_voters] = np.bincount(self.labels_, minlength=n_classes)
-            weighted = self.vote_.class_weight > 0
-            means = class_scores(self, block, self.class_means_) if weighted else None
-            yield self.vote_.combine(tally, means)
+        return tallies(self, self._blocks(X, neighbors))
 
     def predict(self, X: ArrayLike, neighbors: NeighborLists | None = None) -> NDArray[Any]:
         """The label with the most votes, for each row of `X`.
@@ -539,14 +402,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         >>> shares.indices.tolist(), shares.neighbors.round(2).tolist()
         ([[0, 1]], [[0.5, 0.5]])
         """
-        frequencies = np.bincount(self.labels_, minlength=len(self.classes_)).astype(np.float32)
-        found = []
-        for block, indices in self._blocks(X, neighbors):
-            weighted = self.vote_.class_weight > 0
-            means = class_scores(self, block, self.class_means_) if weighted else None
-            scores = voter_scores(self, block, indices)
-            found.append(vote_shares(self.vote_, indices, scores, self.labels_, means, frequencies))
-        return VoteShares(*map(np.concatenate, zip(*found)))
+        return shares(self, self._blocks(X, neighbors))
 
     @checked(n_neighbors=expect.optional(expect.whole(1)), rerank=expect.flag)
     def kneighbors(
@@ -568,28 +424,16 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """
         given, queries = self._queries(X)
         if neighbors is None:
-            n = self._wanted(n_neighbors, min(self.shortlist_length, len(self.database_)))
-            indices = self._shortlist(given, queries)
+            n = wanted_length(self, n_neighbors, min(self.shortlist_length, len(self.database_)))
+            indices = shortlist(self, given, queries)
         else:
             indices = padded(as_voters(neighbors, len(queries), len(self.database_)))
-            n = self._wanted(n_neighbors, indices.shape[1])
+            n = wanted_length(self, n_neighbors, indices.shape[1])
         scores = voter_scores(self, queries, indices)
         if not rerank:
             return scores[:, :n], indices[:, :n]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
         return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-
-    def _wanted(self, n_neighbors: int | None, most: int) -> int:
-        """How many of a shortlist of `most` rows `kneighbors` is to give."""
-        if n_neighbors is None:
-            return most
-        if n_neighbors > most:
-            raise ValueError(
-                f"n_neighbors={n_neighbors} must lie between 1 and {most}, the length of the "
-                "shortlist; for more, raise n_neighbors of the model with "
-                f"set_params(n_neighbors=...), up to its {len(self.database_)} rows"
-            )
-        return n_neighbors
 
     @checked(raw=expect.flag, metric=expect.optional(expect.choice(*METRICS)))
     def adapter(self, raw: bool = True, metric: Metric | None = None) -> Adapter:

@@ -14,8 +14,8 @@ from nearkin.metrics.retrieval import (
     precision_at_k,
     recall_at_k,
 )
+from nearkin.neighbors.index import NeighborIndex
 from nearkin.neighbors.lists import without_self
-from nearkin.neighbors.search import NeighborIndex
 from nearkin.validation.arrays import as_rows
 
 Array = NDArray[np.float32]

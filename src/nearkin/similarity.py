@@ -18,8 +18,8 @@ from nearkin.learning.preparation import known_preparation
 from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
+from nearkin.neighbors.index import own_lists
 from nearkin.neighbors.retrieval import Retrieval, over
-from nearkin.neighbors.search import own_lists
 from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.preprocessing.transformers import applied
 from nearkin.preprocessing.unit_length import have_unit_length, spread

@@ -1,72 +1,41 @@
 """SL-DE: an ensemble of similarities, learned in projections, in parallel (Section 3)."""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from joblib import Parallel, delayed
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from nearkin.ensemble.boosting import boost
-from nearkin.ensemble.coupling import Coupling, Units, start_scores
-from nearkin.ensemble.joint import JointMember, refine
-from nearkin.ensemble.members import (
-    Members,
-    check_projections,
-    collapsed,
-    learn_member,
-    mean_squared_length,
-    place_for_members,
-)
+from nearkin.ensemble.coupling import Coupling
+from nearkin.ensemble.ensemble_fit import EnsembleFit
+from nearkin.ensemble.members import place_for_members
 from nearkin.ensemble.memory import check_ensemble
 from nearkin.ensemble.pairs import fit_rounds
 from nearkin.ensemble.projections import (
     Projection,
     ProjectionName,
     known_projection,
-    make_projections,
     usual_members,
 )
-from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
-from nearkin.learning.holdout import HoldOut, held_out
 from nearkin.learning.pairs import Judgements, check_pairs_memory
-from nearkin.learning.preparation import Preparation, preparation_for, scale_of
-from nearkin.learning.presets import for_shape
+from nearkin.learning.preparation import Preparation
 from nearkin.learning.sampling import PAPER_MARGIN
 from nearkin.learning.training_data import TrainingData
-from nearkin.native.blas import serial_blas
-from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
-from nearkin.neighbors.kmeans import cells_of
-from nearkin.neighbors.retrieval import (
-    check_unlabelled,
-    fitted_retrieval,
-    index_description,
-    kept_lists,
-    refuse_retrieval,
-    without_rows,
-)
-from nearkin.neighbors.search import OwnLists, clip_n_neighbors, own_lists
-from nearkin.preprocessing.prepared import prepared
+from nearkin.neighborhoods import NeighborLists
+from nearkin.neighbors.retrieval import check_unlabelled, index_description, refuse_retrieval
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows, validate_data
-from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import Table, check_parameters, require
 
 Array = NDArray[np.float32]
-
-HELD_OUT = 0.1
-# Parameters that members do not depend on.
-_NOT_FINGERPRINTED = ("n_jobs", "joint_epochs", "learner", "random_state")
 
 
 class SLDE(NeighborhoodSimilarity, BaseEstimator):
@@ -160,6 +129,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     energies_: list[float]
     weights_: list[float]
     histories_: list[list[dict[str, float]]]
+    joint_history_: list[dict[str, float]]
 
     def __init__(
         self,
@@ -201,13 +171,18 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         return SLNE() if self.learner is None else self.learner
 
     @property
+    def _learns_by_slne(self) -> bool:
+        """Whether members are learned by Algorithm 1: only then is its inside known."""
+        return isinstance(self._prototype, SLNE)
+
+    @property
     def _execution(self) -> Execution:
-        return self._prototype._execution if isinstance(self._prototype, SLNE) else Execution()
+        return self._prototype._execution if self._learns_by_slne else Execution()
 
     @property
     def prepare(self) -> Preparation:
         """How rows are prepared: as the learner would."""
-        return self._prototype.prepare if isinstance(self._prototype, SLNE) else None
+        return self._prototype.prepare if self._learns_by_slne else None
 
     @property
     def n_neighbors(self) -> int:
@@ -260,7 +235,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         data = TrainingData.of(self, X, y, neighbors)
         check_ensemble(self, data, as_run_folder(folder).durable)
         with place_for_members(folder) as place, place.claim("SLDE.fit"):
-            self._fit(data, place)
+            EnsembleFit(self, data).run(place)
         return self
 
     def fit_pairs(self, queries: ArrayLike, documents: ArrayLike, relevant: ArrayLike) -> Self:
@@ -281,37 +256,6 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         fit_rounds(self, rows, stored, judged, seed)
         return self
 
-    def _fit(self, data: TrainingData, folder: RunFolder) -> None:
-        k = self._near(len(data.rows), data.neighbors)
-        random_state = folder.seed(self.random_state) if folder.durable else self.random_state
-        seeds = check_random_state(random_state)
-        rng = np.random.default_rng(seeds.randint(2**31 - 1))
-        unfitted = preparation_for(self.prepare, data.rows.shape, self.weights == "accuracy")
-        self.preparation_, rows = prepared(unfitted, data.rows, data.y, seeds, folder)
-        self.scale_ = scale_of(rows)
-        held = np.zeros(len(rows), bool)
-        if self.weights == "accuracy":
-            held = held_out(data.labels, HELD_OUT, rng)
-        self.projections_, self.energies_ = make_projections(
-            self.projection, rows, self._size(rows.shape[1]), self.n_components, rng,
-            np.where(held, -1, data.labels),
-        )  # fmt: skip
-        if isinstance(self._prototype, SLNE):  # which divides by the length of projected rows
-            check_projections(self, rows)
-        self.joint_history_: list[dict[str, float]] = []
-        lengths = [mean_squared_length(rows, P.matrix()) for P in self.projections_]
-        units = Units(self.scale_, lengths, self._coupling)
-        unscaled = self._learners(rng, len(rows))
-        learners = [units.learner(n, learner) for n, learner in enumerate(unscaled)]
-        hoods, holdout = self._hoods(rows, data, held, seeds, k, folder)
-        inputs = self._inputs(rows, data.labels, hoods, learners) if folder.durable else {}
-        members = Members(folder, inputs, len(learners))
-        self._learn(members, rows, learners, units, (data.labels, hoods, holdout))
-        members.collect(self)
-        if self.joint_epochs and not self.interrupted_:
-            self._refine(rows, hoods, learners, folder.durable)
-        self.matrix_ = collapsed(self, rows.shape[1])
-
     def _size(self, columns: int) -> int:
         """Members that are asked for, or as many as suit the columns."""
         return usual_members(columns) if self.n_members is None else int(self.n_members)
@@ -320,7 +264,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     def _coupling(self) -> str:
         if self.coupling != "auto":
             return self.coupling
-        return "start" if isinstance(self._prototype, SLNE) else "none"
+        return "start" if self._learns_by_slne else "none"
 
     @property
     def _local(self) -> bool:
@@ -330,13 +274,13 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
     def _check_parameters(self) -> None:
         check_parameters(self)
         require("learner.n_neighbors", self.n_neighbors, expect.whole(1))
-        if self.joint_epochs and not isinstance(self._prototype, SLNE):
+        if self.joint_epochs and not self._learns_by_slne:
             raise ValueError(
                 f"joint_epochs={self.joint_epochs} needs SLNE as learner, not "
                 f"{type(self._prototype).__name__}: only its steps can be taken with the other "
                 "members fixed"
             )
-        if self._coupling != "none" and not isinstance(self._prototype, SLNE):
+        if self._coupling != "none" and not self._learns_by_slne:
             raise ValueError(
                 f"coupling={self.coupling!r} needs SLNE as learner, not "
                 f"{type(self._prototype).__name__}; give coupling='none'"
@@ -358,157 +302,11 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         if self.weights == "accuracy":
             check_unlabelled(self._execution.index, "weights='accuracy' judges on held-out rows")
 
-    def _near(self, n: int, neighbors: NeighborLists | None) -> int:
-        """Neighbours that are looked for, a row: the learner's number or all others."""
-        if neighbors is not None or not hasattr(self._prototype, "n_neighbors"):
-            return min(self.n_neighbors, n - 1)
-        return clip_n_neighbors(self.n_neighbors, n)
-
-    def _learners(self, rng: np.random.Generator, n: int) -> list[Any]:
-        """One learner a member, all seeds drawn before any work is given out."""
-        learners = [clone(self._prototype) for _ in self.projections_]
-        for learner, P in zip(learners, self.projections_):
-            if isinstance(learner, SLNE):
-                learner.set_params(prepare=None)  # the ensemble has done so
-                if learner.execution is not None:  # and has searched
-                    learner.execution.index = self.index
-                if isinstance(learner.sampling, str) and learner.sampling == "auto":
-                    learner.set_params(sampling=for_shape(n, P.shape[1])["sampling"])
-            seed = int(rng.integers(2**31 - 1))
-            if "random_state" in learner.get_params():
-                learner.set_params(random_state=seed)
-        return learners
-
-    def _find_neighbors(
-        self, rows: Array, data: TrainingData, k: int, seeds: Any, folder: RunFolder
-    ) -> OwnLists:
-        execution = self._execution
-        retrieval = fitted_retrieval(execution.index, data.rows, data.y, seeds, folder)
-        if retrieval is None:
-            return own_lists(rows, k, self.index, execution.verbose)
-        self.retrieval_ = without_rows(retrieval)
-        return OwnLists(kept_lists(retrieval, k, folder), None)
-
-    def _hoods(
-        self,
-        rows: Array,
-        data: TrainingData,
-        marked: NDArray[np.bool_],
-        seeds: Any,
-        k: int,
-        folder: RunFolder,
-    ) -> tuple[Neighborhoods, HoldOut]:
-        """The shared graph, and the rows held out from it."""
-        holdout, self.retrieval_ = HoldOut.none(len(rows)), None
-        neighbors, labels, cells = data.neighbors, data.labels, None
-        if neighbors is None:
-            neighbors, cells = self._find_neighbors(rows, data, k, seeds, folder)
-        if self.weights == "accuracy":
-            holdout = HoldOut.of(marked, neighbors)
-        limit = self._execution.hub_limit if isinstance(self._prototype, SLNE) else None
-        held = holdout.held if holdout else None
-        hoods = neighborhoods(neighbors, labels, held=held, hub_limit=limit)
-        if self._local and hoods.cells is None:
-            # Near in all dimensions, not a member's.
-            hoods = replace(hoods, cells=cells_of(rows) if cells is None else cells)
-        return hoods, holdout
-
-    def _inputs(
-        self, rows: Array, labels: Any, hoods: Neighborhoods, learners: list[Any]
-    ) -> dict[str, Any]:
-        """What members are made from."""
-        own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_FINGERPRINTED}
-        own |= {"n_members": len(self.projections_), "coupling": self._coupling}
-        if not isinstance(self.projection, str):
-            own["projection"] = Digest(*(P.matrix() for P in self.projections_))
-        graph = (*hoods.arrays, hoods.cells)
-        return (
-            own
-            | {f"learner.{k}": v for k, v in self._learner_settings().items()}
-            | {
-                "learner": type(self._prototype).__name__,
-                "seeds": [learner.get_params().get("random_state") for learner in learners],
-                "X": Digest(rows),
-                "y": Digest(labels),
-                "neighbors": Digest(*(array for array in graph if array is not None)),
-            }
-        )
-
     def _learner_settings(self) -> dict[str, Any]:
         """Parameters of the learner that a member depends on."""
         learner = self._prototype
-        if isinstance(learner, SLNE):
+        if self._learns_by_slne:
             return learner.settings() | {"max_epochs": learner.max_epochs}
         return {
             k: v for k, v in learner.get_params().items() if k not in ("verbose", "random_state")
         }
-
-    def _learn(
-        self, members: Members, rows: Array, learners: list[Any], units: Units, shared: Any
-    ) -> None:
-        self.interrupted_ = False
-        missing = sorted(set(range(len(learners))) - set(members.finished()))
-        if not missing:
-            members.clear_shared()  # left by a run that was killed at its end
-            return
-        members.write_shared(*shared)
-        hoods = shared[1]
-        if self._coupling != "none":
-            scores = start_scores(rows, hoods, self.projections_)
-            members.write_scores(scores / np.float32(units.alike(0)))
-        durable, path = members.folder.durable, str(members.folder.path)
-        try:
-            if self._coupling == "boosted":
-                boost(members, rows, hoods, self.projections_, learners, units, scores)
-            else:
-                # The only parallel call: joblib's back end decides where members are learned.
-                Parallel(n_jobs=self.n_jobs, verbose=self._execution.verbose)(
-                    delayed(learn_member)(members, n, learner)
-                    for n, learner in self._tasks(members, rows, missing, learners)
-                )
-        except KeyboardInterrupt:
-            done = len(members.finished())
-            if durable or not done:  # the finished ones stay there, the same fit goes on
-                raise
-            self._tell_of_interrupt(f"{done} of {len(learners)} members are finished", durable)
-        except TerminatedWorkerError as error:
-            how = (
-                f"fit again with the same folder={path!r}: {len(members.finished())} of "
-                f"{len(learners)} members are kept and only the others are learned"
-                if durable
-                else "give folder= so that a fit can resume with the finished members"
-            )
-            raise RuntimeError(
-                f"a worker process died (out of memory, or killed); {how}"
-            ) from error
-        finally:
-            members.clear_shared()
-
-    def _tasks(
-        self, members: Members, rows: Array, missing: list[int], learners: list[Any]
-    ) -> Iterator[tuple[int, Any]]:
-        """Project one member's rows at a time, just before a worker wants them."""
-        for n in missing:
-            with serial_blas():
-                P = self.projections_[n].matrix()
-                members.write_rows(n, rows, P)
-            yield n, learners[n]
-
-    def _tell_of_interrupt(self, what: str, durable: bool) -> None:
-        self.interrupted_ = True
-        how = "" if durable else "; with folder= the same fit could resume"
-        warn_caller(f"interrupted: {what}{how}")
-
-    def _refine(
-        self, rows: Array, hoods: Neighborhoods, learners: list[Any], durable: bool
-    ) -> None:
-        ensemble = []
-        for n, P in enumerate(self.projections_):
-            epochs = len(self.histories_[n])
-            ensemble.append(JointMember(P, self.members_[n], self.weights_[n], learners[n], epochs))
-        margin = self.margin * self.scale_
-        try:
-            refine(rows, hoods, ensemble, margin, self.joint_epochs, self.joint_history_)
-        except KeyboardInterrupt:
-            self._tell_of_interrupt(f"{len(self.joint_history_)} joint updates are kept", durable)
-        self.members_ = [member.matrix for member in ensemble]

@@ -159,7 +159,7 @@ def test_a_killed_run_ends_with_the_same_results(tmp_path):
         ("nearkin.images.store", "Sink.write", 2),  # one chunk of three is written
         ("nearkin.images.store", "FolderStore.finish", 1),
         ("nearkin.app.stages", "Stages.get", 3),  # between two stages
-        ("nearkin.neighbors.search", "row_neighbors", 1),
+        ("nearkin.neighbors.index", "row_neighbors", 1),
         ("nearkin.slne", "SLNE._epoch", 3),
         ("nearkin.io.safetensors", "_write_array", 2),  # a model is half-written
         ("nearkin.app.assessment", "assess", 1),

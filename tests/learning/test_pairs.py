@@ -8,7 +8,7 @@ from scipy import sparse
 import nearkin
 from nearkin import SLDE, SLNE, Preprocess, Softmax
 from nearkin.learning.pair_choice import held_out, sampled
-from nearkin.learning.pair_trainer import search_visited
+from nearkin.learning.pair_search import search_visited
 from nearkin.learning.pairs import Judgements, Visits
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
 from nearkin.neighbors import NeighborIndex

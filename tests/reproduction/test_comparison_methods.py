@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from nearkin.app.comparison import compare
-from nearkin.reproduction.comparison_methods import METHODS, sgd_svm
+from nearkin.reproduction.comparison_methods import METHODS
+from nearkin.reproduction.linear_svms import sgd_svm
 from samples import blobs
 
 

@@ -4,8 +4,8 @@ from sklearn.svm import LinearSVC
 
 from nearkin.app.comparison import selected
 from nearkin.learning.holdout import held_out
-from nearkin.reproduction.comparison_methods import COSTS, linear_svm
 from nearkin.reproduction.hold_out import HoldOutSplitter
+from nearkin.reproduction.linear_svms import COSTS, linear_svm
 from samples import blobs
 
 

@@ -44,7 +44,7 @@ def by_hand(model, X, y, Q, lists, vote=VOTE):
 @pytest.mark.parametrize("similarity", ["learned", None])
 @pytest.mark.parametrize("given", [False, True])
 def test_probabilities_by_the_formula(similarity, given, monkeypatch):
-    monkeypatch.setattr("nearkin.classifier.VOTE_CELLS", 150)  # several blocks of queries
+    monkeypatch.setattr("nearkin.voting.tally.VOTE_CELLS", 150)  # several blocks of queries
     model, X, y = fitted(similarity)
     lists = nearest(X[TRAIN], 9 if given else 15, queries=X[TEST])[1]
     also = {"neighbors": lists} if given else {}

@@ -44,7 +44,7 @@ def by_hand(model, rows, Q, lists):
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 @pytest.mark.parametrize("csls", [0.0, 0.5])
 def test_the_formula(similarity, scale, csls, monkeypatch):
-    monkeypatch.setattr("nearkin.classifier.VOTE_CELLS", 150)  # several blocks of queries
+    monkeypatch.setattr("nearkin.voting.tally.VOTE_CELLS", 150)  # several blocks of queries
     model, X, _ = fitted(similarity, scale, csls)
     lists = nearest(X[TRAIN], 15, queries=X[TEST])[1]
     expected = by_hand(model, X[TRAIN], X[TEST], lists)

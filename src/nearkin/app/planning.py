@@ -15,7 +15,8 @@ from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.cells import CODED_DIMS
 from nearkin.neighbors.lists import QUERY_BLOCK
-from nearkin.neighbors.search import EXACT_ROWS, nearest
+from nearkin.neighbors.registry import EXACT_ROWS
+from nearkin.neighbors.search import nearest
 from nearkin.slne import SLNE
 from nearkin.validation import expect
 from nearkin.validation.memory import available

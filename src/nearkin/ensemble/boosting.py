@@ -5,16 +5,18 @@ start. What a sampling rule weighs a row's neighbours by, and whether it takes a
 follows from the errors that are left: gradient boosting, with Algorithm 1 as the weak learner.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.ensemble.coupling import Units, own_scores
 from nearkin.ensemble.members import Members, learn_member
-from nearkin.ensemble.projections import Projection
 from nearkin.native.blas import project_rows, serial_blas
 from nearkin.neighborhoods import Neighborhoods
+
+if TYPE_CHECKING:
+    from nearkin.ensemble.projections import Projection
 
 Array = NDArray[np.float32]
 
@@ -23,7 +25,7 @@ def boost(
     members: Members,
     rows: Array,
     hoods: Neighborhoods,
-    projections: list[Projection],
+    projections: "list[Projection]",
     learners: list[Any],
     units: Units,
     scores: Array,

@@ -13,23 +13,25 @@ compare BIER, Opitz et al. 2017). One after the other: not parallel.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from nearkin.ensemble.projections import Projection
 from nearkin.learning.objective import edge_scores
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods
+
+if TYPE_CHECKING:
+    from nearkin.ensemble.projections import Projection
 
 Array = NDArray[np.float32]
 
 Coupling = Literal["auto", "none", "start", "boosted"]
 
 
-def start_scores(X: Array, hoods: Neighborhoods, projections: Iterable[Projection]) -> Array:
+def start_scores(X: Array, hoods: Neighborhoods, projections: "Iterable[Projection]") -> Array:
     """What the ensemble gives each edge before anything is learned: ``x_iᵀ (Σ PᵀP) x_j``."""
     whole = np.zeros((X.shape[1], X.shape[1]), np.float32)
     with serial_blas():

@@ -14,7 +14,7 @@ from scipy import linalg
 
 from nearkin.native.blas import multiply_into, project_rows, serial_blas
 from nearkin.preprocessing import pca
-from nearkin.preprocessing.within_class import class_sums
+from nearkin.preprocessing.class_sums import class_sums
 
 Array = NDArray[np.float32]
 

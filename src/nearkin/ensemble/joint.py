@@ -6,15 +6,17 @@ neighbours) is computed once per epoch and added as an offset.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.ensemble.projections import Projection
 from nearkin.learning.objective import edge_scores, objective
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods
+
+if TYPE_CHECKING:
+    from nearkin.ensemble.projections import Projection
 
 Array = NDArray[np.float32]
 
@@ -46,7 +48,7 @@ def refine(
 class JointMember:
     """A member of the ensemble, and the learner that continues its training."""
 
-    projection: Projection
+    projection: "Projection"
     matrix: Array
     weight: float
     learner: Any

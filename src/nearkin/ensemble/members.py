@@ -22,11 +22,11 @@ from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.io.safetensors import Stream
 from nearkin.learning.constraints import matrix_of
 from nearkin.learning.holdout import HoldOut
-from nearkin.learning.trainer import TINY
 from nearkin.native.blas import multiply_into, project_rows, serial_blas
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.preprocessing.pca import row_blocks
+from nearkin.validation.arrays import TINY
 
 Array = NDArray[np.float32]
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.learning.pair_choice import choose_rounds
-from nearkin.learning.pair_trainer import impostors, search_visited
+from nearkin.learning.pair_search import impostors, search_visited
 from nearkin.learning.pairs import Judgements, Visits, stacked
-from nearkin.neighbors.search import NeighborIndex
+from nearkin.neighbors.index import NeighborIndex
 
 Array = NDArray[np.float32]
 

@@ -13,9 +13,10 @@ from nearkin.neighbors.retrieval import check_unlabelled
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.voting.choice import Ballot, choose
 from nearkin.voting.class_means import class_means
-from nearkin.voting.database import class_scores, voter_novelty, voter_scores
 from nearkin.voting.novelty import threshold
 from nearkin.voting.parts import learn
+from nearkin.voting.scores import class_scores, voter_novelty, voter_scores
+from nearkin.voting.shortlist import shortlist
 
 Array = NDArray[np.float32]
 
@@ -29,7 +30,7 @@ def calibrate_on(model: Any, X: ArrayLike, y: ArrayLike) -> None:
     if (model.classes_[truth] != np.asarray(y)).any():
         raise ValueError("calibration holds labels that y does not; use labels that y has")
     given, queries = model._queries(X)
-    _choose(model, queries, model._shortlist(given, queries), truth, model.class_means_)
+    _choose(model, queries, shortlist(model, given, queries), truth, model.class_means_)
 
 
 def calibrate_held_out(

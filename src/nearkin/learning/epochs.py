@@ -1,23 +1,26 @@
 """The epochs of a fit: taken one by one, reported, ended by convergence, callback or Ctrl-C."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from nearkin.learning.checkpoints import CheckpointWriter, TrainingState
-from nearkin.learning.trainer import Trainer
+from nearkin.learning.checkpoints import CheckpointWriter
+from nearkin.learning.state import TrainingState
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.validation.caller import warn_caller
+
+if TYPE_CHECKING:
+    from nearkin.learning.trainer import Trainer
 
 DIVERGED_LOSS = 1e3  # times the margin plus two, which no loss exceeds under the identity
 
 
 def run_epochs(
     model: Any,
-    trainer: Trainer,
+    trainer: "Trainer",
     validate: Callable[[], float | None],
     state: TrainingState,
     checkpoints: CheckpointWriter,
@@ -43,7 +46,7 @@ def run_epochs(
 
 
 def _run(
-    model: Any, trainer: Trainer, validate: Callable[[], float | None], state: TrainingState
+    model: Any, trainer: "Trainer", validate: Callable[[], float | None], state: TrainingState
 ) -> None:
     diverged = False
     while state.done < model.max_epochs and not state.stopped:

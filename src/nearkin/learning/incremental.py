@@ -9,10 +9,10 @@ from scipy import sparse
 
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighborhoods import NeighborLists, as_graph
+from nearkin.neighbors.index import own_lists
 from nearkin.neighbors.lists import row_neighbors
 from nearkin.neighbors.registry import build
 from nearkin.neighbors.retrieval import fitted_retrieval, over, without_rows
-from nearkin.neighbors.search import own_lists
 from nearkin.preprocessing.transformers import applied
 from nearkin.validation.arrays import concatenate_labels
 

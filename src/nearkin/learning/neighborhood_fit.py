@@ -1,7 +1,7 @@
 """A fit from labelled rows: preparation, neighbours, hold-out, Algorithm 1, refreshed rounds."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,12 +9,12 @@ from sklearn.utils import check_random_state
 
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
-from nearkin.learning.checkpoints import CheckpointWriter, TrainingState
+from nearkin.learning.checkpoints import CheckpointWriter
 from nearkin.learning.epochs import report_skipped, run_epochs
 from nearkin.learning.holdout import validation_rows
 from nearkin.learning.preparation import preparation_for, scale_of
 from nearkin.learning.refresh import refreshed
-from nearkin.learning.trainer import Trainer
+from nearkin.learning.state import TrainingState
 from nearkin.learning.training_data import TrainingData
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import (
@@ -24,10 +24,13 @@ from nearkin.neighborhoods import (
     neighborhoods,
     split_by_shared_labels,
 )
+from nearkin.neighbors.index import clip_n_neighbors, own_lists
 from nearkin.neighbors.retrieval import check_unlabelled, fitted_retrieval, kept_lists, without_rows
-from nearkin.neighbors.search import clip_n_neighbors, own_lists
 from nearkin.preprocessing.prepared import prepared
 from nearkin.preprocessing.transformers import learns_from_labels
+
+if TYPE_CHECKING:
+    from nearkin.learning.trainer import Trainer
 
 Array = NDArray[np.float32]
 
@@ -128,7 +131,7 @@ class NeighborhoodFit:
             hoods = replace(hoods, cells=self.cells)
         return split_by_shared_labels(hoods, labels) if several else hoods
 
-    def _inputs(self, trainer: Trainer) -> dict[str, Any]:
+    def _inputs(self, trainer: "Trainer") -> dict[str, Any]:
         """What determines the result."""
         hoods, weights = trainer.hoods, self.data.weights
         return (

@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.learning.pair_trainer import search
+from nearkin.learning.pair_search import search
 from nearkin.learning.pairs import Judgements
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
-from nearkin.neighbors.search import NeighborIndex
+from nearkin.neighbors.index import NeighborIndex
 
 Array = NDArray[np.float32]
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.learning.trainer import TINY
 from nearkin.preprocessing.linear import LinearPreprocessing
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.preprocessing.within_class import WithinClassWhitening
+from nearkin.validation.arrays import TINY
 
 Preparation = Literal["auto"] | LinearPreprocessing | None
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from nearkin.native.blas import multiply_into
 from nearkin.neighborhoods import NeighborLists
+from nearkin.neighbors.index import NeighborIndex
 from nearkin.neighbors.lists import without_self
-from nearkin.neighbors.search import NeighborIndex
 from nearkin.voting.lists import padded
 
 Array = NDArray[np.float32]

@@ -12,6 +12,7 @@ from nearkin.learning.averaging import ITERATES_AN_EPOCH, MIN_BLOCKS, IterateMea
 from nearkin.learning.blocks import BLOCK, Block
 from nearkin.learning.constraints import Constraint
 from nearkin.learning.sampling import SamplingRule
+from nearkin.learning.state import Progress
 from nearkin.learning.step import block_step
 from nearkin.learning.superblocks import BLOCK as PIPELINE_BLOCK
 from nearkin.learning.superblocks import Workspace, make_workspace, run_superblock
@@ -22,6 +23,7 @@ from nearkin.native.threads import n_threads
 from nearkin.native.vectors import read_only
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.neighbors.kmeans import cells_of
+from nearkin.validation.arrays import TINY
 
 if TYPE_CHECKING:
     from nearkin.learning.execution import Order
@@ -33,8 +35,6 @@ PIPELINE_PRODUCTS, SUPERBLOCK, SUPERBLOCK_SIZE = 0.5, 128, 1e9
 # Neighbours, and numbers, that one more thread must have to itself; with fewer, waiting at barriers
 # costs more than it saves.
 NEIGHBORS_A_THREAD, NUMBERS_A_THREAD = 100, 20_000
-
-TINY = float(np.finfo(np.float32).tiny)
 
 Array = NDArray[np.float32]
 
@@ -55,16 +55,6 @@ class Hyperparameters:
     quantize: bool
     average: bool
     seed: int
-
-
-@dataclass
-class Progress:
-    """How far an epoch has come at a moment when M is complete; with M, all it takes to go on."""
-
-    row: int = 0  # of the epoch's usable rows
-    violations: int = 0
-    loss: float = 0.0
-    since: int = 0  # rows since the last projection
 
 
 @dataclass

@@ -12,8 +12,9 @@ list; a back end only has to propose candidates.
 """
 
 from nearkin.neighbors.base import Index
+from nearkin.neighbors.index import NeighborIndex
 from nearkin.neighbors.registry import register
 from nearkin.neighbors.retrieval import Retrieval
-from nearkin.neighbors.search import NeighborIndex, nearest, recall
+from nearkin.neighbors.search import nearest, recall
 
 __all__ = ["Index", "NeighborIndex", "Retrieval", "nearest", "recall", "register"]

@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors.base import Array
+from nearkin.neighbors.index import NeighborIndex, check_k, index_of
 from nearkin.neighbors.lists import without_self
 from nearkin.neighbors.registry import IndexDescription, known_index
-from nearkin.neighbors.search import NeighborIndex, check_k, index_of
 from nearkin.preprocessing.prepared import prepared
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.validation import expect

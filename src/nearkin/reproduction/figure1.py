@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from nearkin.learning.constraints import Constraint
-from nearkin.reproduction import published, table1
+from nearkin.reproduction import published, toy_task
 from nearkin.reproduction.results import Claim, Result, axes_of
 from nearkin.reproduction.setup import Setup
 from nearkin.slne import SLNE
@@ -27,14 +27,14 @@ CLUSTERS = {"birds": ("flamingo", "ibis"), "boats": ("ketch", "schooner")}
 
 def run(setup: Setup) -> Result:
     """The plane, the rows in it, and M."""
-    images, features = table1.toy(setup)
+    images, features = toy_task.toy(setup)
     names = published.DIVISIONS["all four"]
-    task = table1.divided(images.folder.labels, features, names, 0)
+    task = toy_task.divided(images.folder.labels, features, names, 0)
     lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto", n_components=2)
     plane = lda.fit(task.X, task.y).transform(task.X).astype(np.float32)
     tested = lda.transform(task.Q).astype(np.float32)
     model = SLNE.paper(
-        n_neighbors=table1.NEIGHBORS,
+        n_neighbors=toy_task.NEIGHBORS,
         tol=0,
         random_state=0,
         constraint=Constraint(psd=True, normalize=True),

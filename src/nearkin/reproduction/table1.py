@@ -21,17 +21,15 @@ from numpy.typing import NDArray
 
 from nearkin.io.fingerprint import Digest
 from nearkin.neighbors import nearest
-from nearkin.preprocessing import Preprocess
 from nearkin.reproduction import methods, own_settings, published, tasks
 from nearkin.reproduction.baselines import LMNN
-from nearkin.reproduction.layouts import some_of_each, thirty
 from nearkin.reproduction.results import Cell, Claim, Result
 from nearkin.reproduction.setup import Setup
+from nearkin.reproduction.toy_task import NEIGHBORS, divided, toy
 from nearkin.voting.votes import Vote
 
 TITLE = "Table 1: four classes, divided in four ways"
 SPLITS, QUICK_SPLITS = 10, 1
-NEIGHBORS = 30
 VOTERS = (1, 3, 5, 7, 9, 15)
 WIDER = "SL-NE, all rows, similarity⁴"
 REASONS = {
@@ -74,33 +72,6 @@ def notes(splits: int, spread: dict[str, Any]) -> list[str]:
         "few rows, Eq. 9 sums over all 30, near and far. The same SL-NE with all rows as "
         f"neighbours and votes = similarity⁴ against LMNN: {gains}.",
     ]
-
-
-def toy(setup: Setup) -> tuple[Any, Any]:
-    """The images of the four classes and their LLC features."""
-    images = tasks.image_set(setup, "Caltech-101")
-    made = tasks.features(setup, images)
-    chosen = np.flatnonzero(np.isin(images.folder.labels, published.TOY_CLASSES))
-    if len(np.unique(images.folder.labels[chosen])) < len(published.TOY_CLASSES):
-        raise ValueError(
-            f"Caltech-101 in {setup.data} lacks some of the classes "
-            f"{', '.join(published.TOY_CLASSES)}; Table 1 and Figure 1 are about these"
-        )
-    return images.only(chosen), np.asarray(made[chosen], np.float32)
-
-
-def divided(labels: NDArray[Any], features: Any, names: dict[str, str], seed: int) -> tasks.Task:
-    """Split `seed` of the images that a division is about, as rows."""
-    part = np.flatnonzero(np.isin(labels, list(names)))
-    mask = some_of_each(np.unique(labels[part], return_inverse=True)[1], seed, thirty)
-    coarse = np.array([names[label] for label in labels[part]])
-    y = np.unique(coarse, return_inverse=True)[1]
-    dims, training = int(mask.sum()) - 1, features[part[mask]]
-    prepare = Preprocess(dims, whitening=0).fit(training)
-    Z = prepare.transform(features[part])
-    R = Preprocess(dims, **tasks.RETRIEVAL).fit(training).transform(features[part])
-    found = R[mask], R[~mask]
-    return tasks.Task("toy", Z[mask], y[mask], Z[~mask], y[~mask], prepare.variances_, found)
 
 
 def measured(

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from nearkin.io.progress_bar import track
@@ -30,6 +30,7 @@ from nearkin.learning.presets import (
 )
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
+from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.selection.candidates import START_COMPONENTS, Starts
 from nearkin.selection.holdout import draw_sample, draw_splits
@@ -38,8 +39,10 @@ from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Labels, Prepared, Split
 from nearkin.slne import SLNE
+from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
 from nearkin.voting.novelty import threshold
+from nearkin.voting.parts import Parts
 from nearkin.voting.votes import Vote
 
 FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
@@ -278,6 +281,47 @@ class Search:
         if self.options.verbose > 1:
             print("  ".join(f"{name} {value}" for name, value in trial.items()), flush=True)
         return candidate
+
+
+def select_parts(
+    rows: Any,
+    y: ArrayLike,
+    groups: ArrayLike | None,
+    options: Selection,
+    seed: int,
+    preprocess: Any,
+) -> tuple[Parts, list[dict[str, Any]]]:
+    """The parts that are best on held-out rows, and the candidates that were tried."""
+    if not isinstance(preprocess, str) and is_fitted(preprocess) and learns_from_labels(preprocess):
+        raise ValueError(
+            f"preprocess is a {type(preprocess).__name__} that has seen the labels of the rows to "
+            "choose on; give one that is not fitted"
+        )
+    labels = np.unique(np.asarray(y), return_inverse=True)[1]
+    counts = np.bincount(labels)
+    if len(labels) < 10 or np.count_nonzero(counts >= 3) < 2:
+        given = None if isinstance(preprocess, str) else preprocess
+        return Parts(None, given, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
+    best, trials = select(
+        rows, labels, _group_codes(groups, len(labels)), options, seed, preprocess
+    )
+    similarity = best.similarity(seed)
+    if similarity is not None:
+        similarity.n_neighbors = min(similarity.n_neighbors, len(labels) - 1)
+    chosen = best.chosen.vote
+    parts = Parts(similarity, best.preprocess, best.n_neighbors, chosen, best.novelty_threshold)
+    return parts, trials
+
+
+def _group_codes(groups: ArrayLike | None, n: int) -> Any:
+    if groups is None:
+        return None
+    codes = np.unique(np.asarray(groups), return_inverse=True)[1]
+    if codes.shape != (n,):
+        raise ValueError(f"groups has shape {codes.shape}; one entry for each of the {n} rows")
+    if codes.max() == 0:
+        raise ValueError("groups names one group for all rows; at least two are needed")
+    return codes
 
 
 def select(

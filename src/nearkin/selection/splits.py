@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from nearkin.native import pairs
-from nearkin.neighbors.search import NeighborIndex
+from nearkin.neighbors.index import NeighborIndex
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.preprocessing.transformers import applied
 from nearkin.validation.parameters import is_fitted

@@ -13,9 +13,9 @@ from nearkin.adapter import RAW, Adapter
 from nearkin.io.ids import pack
 from nearkin.io.tables import Dataset
 from nearkin.learning.constraints import components
-from nearkin.neighbors.search import NeighborIndex
+from nearkin.neighbors.index import NeighborIndex
 from nearkin.preprocessing import UnitLength
-from nearkin.serve.side import Places, SearchedSide, Shortlist, blocks, threads_for
+from nearkin.serve.searched import Places, SearchedSide, Shortlist, blocks, threads_for
 from nearkin.validation import memory
 from nearkin.validation.arrays import as_rows
 

@@ -1,18 +1,20 @@
 """Requests to answers: queries read, searched in batches, ranked and voted on."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.serve import schemas
 from nearkin.serve.batching import Batcher, Workers
-from nearkin.serve.engine import LEARNED, RAW, Engine
 from nearkin.serve.errors import Refused, refusing
 from nearkin.serve.pictures import decode_upload, encode_uploads
-from nearkin.serve.side import SearchedSide, Shortlist
+from nearkin.serve.searched import LEARNED, RAW, SearchedSide, Shortlist
 from nearkin.validation.arrays import as_rows
+
+if TYPE_CHECKING:
+    from nearkin.serve.engine import Engine
 
 LIGHT = 16  # queries that are not worth a thread
 KINDS = ("vectors", "rows", "images")
@@ -35,7 +37,7 @@ class Answers:
     def __init__(self, workers: Workers, batcher: Batcher) -> None:
         self.workers, self.batcher = workers, batcher
 
-    async def search(self, engine: Engine, body: schemas.Search) -> dict[str, Any]:
+    async def search(self, engine: "Engine", body: schemas.Search) -> dict[str, Any]:
         """The most similar rows of each query."""
         engine.require("search")
         names = _chosen(engine, body)
@@ -55,7 +57,7 @@ class Answers:
         queries = [dict(zip(found, hits)) for hits in zip(*found.values())]
         return {"model": engine.version, "queries": queries}
 
-    async def classify(self, engine: Engine, body: schemas.Classify) -> dict[str, Any]:
+    async def classify(self, engine: "Engine", body: schemas.Classify) -> dict[str, Any]:
         """The most probable classes of each query."""
         engine.require("classify")
         n = len(engine.classes)
@@ -67,7 +69,7 @@ class Answers:
             queries = await self.workers.run(_decisions, engine, near, min(body.top, n), body.votes)
         return {"model": engine.version, "queries": queries}
 
-    async def transform(self, engine: Engine, body: schemas.Transform) -> dict[str, Any]:
+    async def transform(self, engine: "Engine", body: schemas.Transform) -> dict[str, Any]:
         """What to ask an index of vectors as they are."""
         adapter = engine.adapter
         asked = await self._asked(engine, body)
@@ -80,7 +82,7 @@ class Answers:
             raise Refused(422, "vectors are too large: the result is beyond float32", "vectors")
         return {"model": engine.version, "metric": adapter.metric, "vectors": adapted.tolist()}
 
-    async def _asked(self, engine: Engine, body: schemas.Queries) -> Asked:
+    async def _asked(self, engine: "Engine", body: schemas.Queries) -> Asked:
         """The one kind of queries that was given, checked."""
         given = [kind for kind in KINDS if getattr(body, kind) is not None]
         if len(given) != 1:
@@ -105,14 +107,14 @@ class Answers:
         with refusing("vectors"):
             return side.cut(await self.batcher.search(side.near_vectors, asked.vectors), None)
 
-    async def _ranked(self, engine: Engine, near: Shortlist, n: int) -> list[Any]:
+    async def _ranked(self, engine: "Engine", near: Shortlist, n: int) -> list[Any]:
         with refusing("vectors"):
             if len(near.queries) <= LIGHT:
                 return engine.hits(near, n)
             return await self.workers.run(engine.hits, near, n)
 
 
-def _chosen(engine: Engine, body: schemas.Search) -> list[str]:
+def _chosen(engine: "Engine", body: schemas.Search) -> list[str]:
     names = list(engine.sides) if body.similarities is None else list(body.similarities)
     if RAW in names and RAW not in engine.sides:
         raise Refused(409, engine.no_raw, "similarities")
@@ -140,7 +142,7 @@ def _vectors(vectors: list[list[float]], width: int) -> NDArray[np.float32]:
         return as_rows(np.array(vectors, np.float32), "vectors")
 
 
-def _encoded(engine: Engine, images: list[str]) -> NDArray[np.float32]:
+def _encoded(engine: "Engine", images: list[str]) -> NDArray[np.float32]:
     encoder = engine.trained.encoder
     if encoder is None:
         raise Refused(
@@ -158,7 +160,7 @@ def _near_in_class(side: SearchedSide, asked: Asked, members: NDArray[np.int64])
         return side.near_in_class(asked.vectors, asked.rows, members)
 
 
-def _decisions(engine: Engine, near: Shortlist, top: int, votes: bool) -> list[dict[str, Any]]:
+def _decisions(engine: "Engine", near: Shortlist, top: int, votes: bool) -> list[dict[str, Any]]:
     """The most probable classes, and whose votes made them so."""
     side, labels = engine.voting, engine.model.labels_
     shares = side.shares(near)
@@ -187,7 +189,7 @@ def _class_share(label: Any, p: float, mean: float, prior: float) -> dict[str, A
     return {"label": label} | {name: round(value, 6) for name, value in parts.items()}
 
 
-def _voters(engine: Engine, near: Shortlist, i: int, shares: Any) -> list[dict[str, Any]]:
+def _voters(engine: "Engine", near: Shortlist, i: int, shares: Any) -> list[dict[str, Any]]:
     """Rows on the shortlist, the one that voted most first."""
     order = np.lexsort((-near.scores[i], -shares))
     return [

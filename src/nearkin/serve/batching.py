@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.serve.errors import Refused
-from nearkin.serve.side import Shortlist
+from nearkin.serve.searched import Shortlist
 
 T = TypeVar("T")
 Near = Callable[[NDArray[Any]], Shortlist]

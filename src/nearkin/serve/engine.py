@@ -16,9 +16,9 @@ from nearkin.serve.adapted import AdaptedModel, adapted_sides, refusals
 from nearkin.serve.errors import Refused
 from nearkin.serve.maps import MapTask
 from nearkin.serve.review import ReviewTask
-from nearkin.serve.side import SearchedSide, Shortlist, Side
+from nearkin.serve.searched import LEARNED, RAW, SearchedSide, Shortlist
+from nearkin.serve.side import Side
 
-RAW, LEARNED = "raw", "learned"
 LISTED_CLASSES = 2_000  # of more, only their number is told
 
 

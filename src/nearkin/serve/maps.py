@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nearkin.learning.holdout import sample
 from nearkin.preprocessing.preprocess import Preprocess
-from nearkin.serve.side import SearchedSide
+from nearkin.serve.searched import SearchedSide
 from nearkin.serve.tasks import BackgroundTask
 from nearkin.serve.umap_worker import NEIGHBORS
 

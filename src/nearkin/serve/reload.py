@@ -10,9 +10,12 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nearkin.serve.engine import Engine
 from nearkin.serve.monitoring import Monitor
+
+if TYPE_CHECKING:
+    from nearkin.serve.engine import Engine
 
 SECONDS = 2.0  # between two looks
 log = logging.getLogger("nearkin.serve")
@@ -39,7 +42,7 @@ class Holder:
         The file to look at; `nearkin` replaces it whole, so must others (write, then rename).
     """
 
-    def __init__(self, open_engine: Callable[[], Engine], path: Path) -> None:
+    def __init__(self, open_engine: "Callable[[], Engine]", path: Path) -> None:
         self._open, self._path = open_engine, path
         self._seen = stamp(path)
         self.engine = open_engine()

@@ -9,13 +9,15 @@ part of them is a fair sample of the rest.
 import heapq
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.serve.side import Side
 from nearkin.serve.tasks import BackgroundTask
+
+if TYPE_CHECKING:
+    from nearkin.serve.side import Side
 
 BLOCK = 256  # rows of a step
 MOST_SUSPECTS = 10_000
@@ -35,7 +37,7 @@ class Suspect(NamedTuple):
 class ReviewTask(BackgroundTask):
     """Confusions and suspects, complete once the task is `finished`."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: "Side") -> None:
         super().__init__()
         self.side, self.examined, self.wrong = side, 0, 0
         self._suspects: list[Suspect] = []  # a heap: the least suspicious first

@@ -2,17 +2,19 @@
 
 import csv
 import io
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from nearkin.serve import schemas
-from nearkin.serve.engine import Engine
 from nearkin.serve.errors import Json, Refused
 from nearkin.serve.pictures import picture
 from nearkin.serve.review import Suspect
 from nearkin.serve.state import State
+
+if TYPE_CHECKING:
+    from nearkin.serve.engine import Engine
 
 Row = Annotated[int, Path(ge=0)]
 Offset = Annotated[int, Query(ge=0)]
@@ -150,14 +152,14 @@ def _add_review(router: APIRouter, state: State) -> None:
         )  # fmt: skip
 
 
-def _known(engine: Engine, row: int) -> int:
+def _known(engine: "Engine", row: int) -> int:
     engine.require("rows")
     if row >= engine.n_rows:
         raise Refused(404, f"row {row} must lie between 0 and {engine.n_rows - 1}", "row")
     return row
 
 
-def _suspect(engine: Engine, one: Suspect) -> dict[str, Any]:
+def _suspect(engine: "Engine", one: Suspect) -> dict[str, Any]:
     return engine.row(one.row) | {
         "predicted": engine.classes[one.predicted],
         "probability": round(one.probability, 6),
@@ -165,7 +167,7 @@ def _suspect(engine: Engine, one: Suspect) -> dict[str, Any]:
     }
 
 
-def _csv(engine: Engine, suspects: list[Suspect]) -> str:
+def _csv(engine: "Engine", suspects: list[Suspect]) -> str:
     """A line for each row: what it is, what it seems to be."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

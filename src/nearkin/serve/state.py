@@ -1,15 +1,18 @@
 """What a running service holds: the model in place, queues, threads and counters."""
 
 import os
+from typing import TYPE_CHECKING
 
 from nearkin.serve.answers import Answers
 from nearkin.serve.batching import Batcher, Workers
-from nearkin.serve.engine import Engine
 from nearkin.serve.gate import Limits
 from nearkin.serve.monitoring import Monitor
 from nearkin.serve.reload import Holder
 from nearkin.serve.review import ReviewTask
 from nearkin.serve.tasks import Traffic
+
+if TYPE_CHECKING:
+    from nearkin.serve.engine import Engine
 
 
 class State:
@@ -23,7 +26,7 @@ class State:
         self.pictures = Workers(threads, limits.pictures, "nearkin-pictures")
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> "Engine":
         """The model in place; a request reads this once."""
         return self.holder.engine
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data as sklearn_validate_data
 _CHECK_ROWS = 16_384
 _KINDS = {"U": "text", "S": "text", "O": "text", "M": "date", "m": "duration"}
 SMALLEST, LARGEST = 1e-15, 4e18  # lengths whose squares, and differences of these, are float32
+TINY = float(np.finfo(np.float32).tiny)  # squared lengths up to it count as zero
 
 
 def as_rows(X: ArrayLike, name: str, width: int | None = None) -> NDArray[np.float32]:

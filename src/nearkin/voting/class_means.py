@@ -7,7 +7,7 @@ similarity of a query to the mean of each class uses the same statistics, under 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.preprocessing.within_class import class_sums
+from nearkin.preprocessing.class_sums import class_sums
 
 Array = NDArray[np.float32]
 

@@ -1,4 +1,4 @@
-"""The stored rows of a classifier: kept, measured, extended, and compared with queries."""
+"""The stored rows of a classifier: kept, measured, extended."""
 
 from typing import Any
 
@@ -6,18 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io.run_folder import RunFolder
-from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.preprocessing.prepared import prepared
 from nearkin.validation.arrays import check_squares, concatenate_labels
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import matrix_for_csls, mean_similarity
 from nearkin.voting.lists import lists_of
-from nearkin.voting.novelty import listed_novelty
-from nearkin.voting.parts import listed_scores
 
 Array = NDArray[np.float32]
-Lists = NDArray[np.int32]
 
 
 def store(
@@ -59,28 +55,3 @@ def measure_csls(model: Any, lists: NeighborLists | None) -> None:
         matrix = matrix_for_csls(model.similarity_, model.vote_.csls)
         mean = mean_similarity(model.database_, lists, matrix, model.scale_)
         model.csls_bias_ += model.vote_.csls * mean
-
-
-def voter_scores(model: Any, queries: Array, voters: Lists) -> Array:
-    """What the vote is weighted by: similarities, corrected for hubs."""
-    scores = _similarities(model, queries, voters)
-    return scores - model.csls_bias_[voters] if model.vote_.csls else scores
-
-
-def voter_novelty(model: Any, queries: Array, voters: Lists) -> Array:
-    """How little each query resembles its voters."""
-    scores = _similarities(model, queries, voters)
-    return listed_novelty(model.similarity_, queries, model.database_, voters, scores, model.scale_)
-
-
-def class_scores(model: Any, queries: Array, means: Array) -> Array:
-    """Similarities of queries to class means."""
-    if model.similarity_ is None:
-        return queries @ means.T
-    return np.asarray(model.similarity_.similarity(queries, means), np.float32)
-
-
-def _similarities(model: Any, queries: Array, voters: Lists) -> Array:
-    if model.similarity_ is None:
-        return pairs.pair_closeness(queries, model.database_, voters, model.scale_)
-    return listed_scores(model.similarity_, queries, model.database_, voters)

@@ -1,13 +1,12 @@
-"""Learners and preprocessing as parts of a larger estimator: copied, seeded, fitted, asked."""
+"""Learners and preprocessing as parts of a larger estimator: checked, fitted."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import has_fit_parameter
 
 from nearkin.io.run_folder import RunFolder
-from nearkin.native import pairs
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.retrieval import Retrieval
 from nearkin.preprocessing.preprocess import Preprocess
@@ -18,6 +17,28 @@ from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
 
+SHORTLIST = 50  # rows, unless another number is given or chosen
+
+
+class Parts(NamedTuple):
+    """What a soft-voting classifier is made of; none of it is fitted, unless it was given so."""
+
+    similarity: Any
+    preprocess: Any
+    n_neighbors: int
+    vote: Any
+    novelty_threshold: float | None = None
+
+
+def given_parts(model: Any) -> Parts:
+    """The parts of a classifier whose similarity is given."""
+    _check_index(model.similarity)
+    own = isinstance(model.preprocess, str)
+    given = None if own else model.preprocess
+    similarity, preprocess = _take_preparation(model.similarity, given, own)
+    k = SHORTLIST if isinstance(model.n_neighbors, str) else int(model.n_neighbors)
+    return Parts(similarity, preprocess, k, model.vote)
+
 
 def cut(lists: NDArray[np.int32] | None, learner: Any) -> NDArray[np.int32] | None:
     """As many neighbours as the learner wants; the shortlist may be longer."""
@@ -25,7 +46,7 @@ def cut(lists: NDArray[np.int32] | None, learner: Any) -> NDArray[np.int32] | No
     return lists if lists is None or wanted is None else lists[:, :wanted]
 
 
-def take_preparation(similarity: Any, preprocess: Any, own: bool) -> tuple[Any, Any]:
+def _take_preparation(similarity: Any, preprocess: Any, own: bool) -> tuple[Any, Any]:
     """A similarity for preprocessed rows, and the preprocessing of a classifier that uses it.
 
     What a learner would do to its rows the classifier does for all: it searches and votes among
@@ -65,7 +86,7 @@ def learn(
     return learner.fit(rows[chosen], np.asarray(y)[chosen])
 
 
-def check_index(similarity: Any) -> None:
+def _check_index(similarity: Any) -> None:
     """Refuse a learner with a retrieval that its classifier would not use."""
     index = getattr(getattr(similarity, "_execution", None), "index", None)
     if isinstance(index, Retrieval) and not is_fitted(similarity):
@@ -134,28 +155,3 @@ def check_database(model: Any) -> None:
     out = getattr(model.preprocess_, "_n_features_out", D)
     if directions is not None and out != D:
         raise ValueError(f"preprocess_ makes rows of {out} columns, database_ has {D}; fit again")
-
-
-def listed_scores(similarity: Any, queries: Array, rows: Array, lists: NDArray[np.int32]) -> Array:
-    """What a part says of each query and the rows listed for it; −inf where ``-1`` is listed."""
-    if hasattr(similarity, "transform_query"):  # the rows were checked when they were stored
-        return pairs.pair_scores(similarity.transform_query(queries), rows, lists)
-    if hasattr(similarity, "neighbor_scores"):
-        return similarity.neighbor_scores(queries, rows, lists)
-    scores = np.full(lists.shape, -np.inf, np.float32)
-    for i, listed in enumerate(lists):  # any other object: a query at a time, never all pairs
-        there = listed >= 0
-        if there.any():
-            scores[i, there] = _asked(similarity, queries[i : i + 1], rows[listed[there]])
-    return scores
-
-
-def _asked(similarity: Any, query: Array, rows: Array) -> NDArray[Any]:
-    """What an object of unknown kind says about one query."""
-    scores = np.asarray(similarity.similarity(query, rows))
-    if scores.shape != (1, len(rows)):
-        raise ValueError(
-            f"{type(similarity).__name__}.similarity(X, Z) gave shape {scores.shape} for "
-            f"1 row and {len(rows)} rows; a (len(X), len(Z)) array is expected"
-        )
-    return scores[0]
