@@ -248,7 +248,7 @@ def nearkin_recall(files: Files) -> float:
 
     side = Side(nearkin.load(files.model()))
     near = side.near_vectors(files.queries()[ASKED:])
-    return recall(side.cut(near, None).indices, exact(files))
+    return recall(side.without_own(near, None).indices, exact(files))
 
 
 def services(files: Files) -> Iterator[tuple[str, int, float]]:

@@ -19,7 +19,12 @@ from nearkin.learning.constraints import matrix_of
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.index import NeighborIndex
-from nearkin.neighbors.retrieval import Retrieval, extended, index_description, known_retrieval
+from nearkin.neighbors.retrieval import (
+    Retrieval,
+    extended_retrieval,
+    index_description,
+    known_retrieval,
+)
 from nearkin.preprocessing.transformers import applied
 from nearkin.preprocessing.unit_length import have_unit_length
 from nearkin.selection.options import Selection
@@ -37,9 +42,9 @@ from nearkin.voting.scores import voter_novelty, voter_scores
 from nearkin.voting.shares import VoteShares
 from nearkin.voting.shortlist import (
     row_index,
-    row_lists,
     searched_index,
     shortlist,
+    stored_lists,
     wanted_length,
 )
 from nearkin.voting.tally import Voters, shares, tallies, voter_blocks
@@ -250,7 +255,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         rows, new = labelled_rows(self, X, y, reset=False, **self._accepted)
         self.unit_length_ = getattr(self, "unit_length_", False) and have_unit_length(rows)
         if self.retrieval_ is not None:
-            self.retrieval_ = extended(self.retrieval_, rows)
+            self.retrieval_ = extended_retrieval(self.retrieval_, rows)
         rows = applied(self.preprocess_, rows)
         total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
         memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
@@ -258,7 +263,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         self._cached_index = self.search_index_ = None
         n = len(self.labels_)
         wanted = self.vote_.csls and n > 1
-        measure_csls(self, row_lists(self, min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
+        measure_csls(self, stored_lists(self, min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
         return self
 
     def _check_fitted(self) -> None:

@@ -22,17 +22,16 @@ from nearkin.ensemble.projections import (
 )
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
-from nearkin.learning.pairs import Judgements, check_pairs_memory
+from nearkin.learning.pairs import check_pairs_memory
 from nearkin.learning.preparation import Preparation
 from nearkin.learning.sampling import PAPER_MARGIN
-from nearkin.learning.training_data import TrainingData
+from nearkin.learning.training_data import TrainingData, judged_rows
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.retrieval import check_unlabelled, index_description, refuse_retrieval
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.slne import SLNE
 from nearkin.validation import expect
-from nearkin.validation.arrays import as_rows, validate_data
 from nearkin.validation.parameters import Table, check_parameters, require
 
 Array = NDArray[np.float32]
@@ -52,10 +51,10 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         ensemble's; with other learners rows are taken as they are.
     projection : {"pca", "strided", "discriminant", "random", "orthonormal", "sparse", "mixed"} or \
             list of (d, D) matrices
-        Principal directions in consecutive blocks (``"pca"``) or dealt out in turn, so that
-        members hold about the same variance (``"strided"``); directions that tell classes apart,
-        then principal ones, dealt out (``"discriminant"``); random matrices; half of the members
-        PCA blocks, half random (``"mixed"``).
+        Principal directions in consecutive blocks (``"pca"``) or distributed in turn, so
+        that members hold about the same variance (``"strided"``); directions that separate
+        classes, then principal ones, distributed in turn (``"discriminant"``); random matrices;
+        half of the members PCA blocks, half random (``"mixed"``).
     n_members : int, optional
         Size of the ensemble, N_E; with blocks of directions at most the number of columns. Left
         out: ten, or fewer where these would have less than 64 columns each.
@@ -247,10 +246,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         """
         self._check_parameters()
         refuse_retrieval(self._execution.index, "fit_pairs searches under M")
-        rows = as_rows(queries, "queries")
-        validate_data(self, queries, skip_check_array=True)  # for its names of columns
-        stored = as_rows(documents, "documents", rows.shape[1])
-        judged = Judgements.of(relevant, len(rows), len(stored))
+        rows, stored, judged = judged_rows(self, queries, documents, relevant, one_width=True)
         check_pairs_memory(rows, stored, self.n_neighbors)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         fit_rounds(self, rows, stored, judged, seed)

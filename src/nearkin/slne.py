@@ -22,12 +22,12 @@ from nearkin.learning.incremental import FittedRows, TrainingSet, extended
 from nearkin.learning.memory import check_extended, check_fit
 from nearkin.learning.neighborhood_fit import NeighborhoodFit, prepare_rows
 from nearkin.learning.pair_fit import PairFit
-from nearkin.learning.pairs import Judgements, check_weights
+from nearkin.learning.pairs import check_weights
 from nearkin.learning.preparation import Preparation, known_preparation
 from nearkin.learning.presets import TALL, for_shape
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
 from nearkin.learning.trainer import Hyperparameters, Trainer
-from nearkin.learning.training_data import ROWS, TrainingData
+from nearkin.learning.training_data import ROWS, TrainingData, judged_rows
 from nearkin.native.blas import serial_blas
 from nearkin.neighborhoods import Neighborhoods, NeighborLists, neighborhoods
 from nearkin.neighbors.registry import check_metric
@@ -35,7 +35,7 @@ from nearkin.neighbors.retrieval import Retrieval, index_description, refuse_ret
 from nearkin.preprocessing.transformers import applied
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect
-from nearkin.validation.arrays import as_rows, labelled_rows, validate_data
+from nearkin.validation.arrays import labelled_rows
 from nearkin.validation.parameters import Table, as_group, check_parameters
 
 Array = NDArray[np.float32]
@@ -296,10 +296,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         """
         check_parameters(self)
         refuse_retrieval(self._execution.index, "fit_pairs searches under M")
-        rows = as_rows(queries, "queries")
-        validate_data(self, queries, skip_check_array=True)  # for its names of columns
-        stored = as_rows(documents, "documents")
-        judged = Judgements.of(relevant, len(rows), len(stored))
+        rows, stored, judged = judged_rows(self, queries, documents, relevant)
         weights = check_weights(sample_weight, len(rows))
         pairs = judged.query, judged.document, judged.grade
         what = f"{len(rows)} queries, {len(stored)} documents, {len(pairs[0])} judgements"

@@ -7,7 +7,7 @@ from scipy import sparse
 
 import nearkin
 from nearkin import SLDE, SLNE, Preprocess, Softmax
-from nearkin.learning.pair_choice import held_out, sampled
+from nearkin.learning.pair_choice import held_out_queries, sampled
 from nearkin.learning.pair_search import search_visited
 from nearkin.learning.pairs import Judgements, Visits
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
@@ -175,7 +175,7 @@ def test_a_fit_resumes(tmp_path):
 def test_queries_with_a_common_document_are_held_out_together():
     pairs = [[0, 1], [1, 1], [1, 2], [2, 2], [3, 5], [4, 6], [5, 7]]
     judged = Judgements.of(pairs, 6, 9)
-    masks = list(held_out(judged, 6, 9, seed=0))
+    masks = list(held_out_queries(judged, 6, 9, seed=0))
     assert len(masks) >= 2
     assert all(len(set(mask[:3])) == 1 for mask in masks)
     assert (np.sum(masks, axis=0) <= 1).all()

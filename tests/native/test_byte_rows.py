@@ -1,9 +1,6 @@
 """The nearest of some candidates by bytes, against distances of all of them."""
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ from hypothesis import strategies as st
 from nearkin.native.byte_rows import check_byte_rows, code_rows, nearest_of_candidates
 from nearkin.native.pairs import pair_squared_distances
 from nearkin.native.threads import limited
+from other_instructions import digest_compiled_for
 
 rng = np.random.default_rng(0)
 
@@ -142,15 +140,4 @@ def digest() -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("features", ["+avx2,+avx,+fma,+sse4.2", ""])
 def test_other_instructions_give_the_same_lists(features, tmp_path):
-    here = Path(__file__)
-    environment = os.environ | {
-        "NUMBA_CPU_NAME": "generic",
-        "NUMBA_CPU_FEATURES": features,
-        "NUMBA_CACHE_DIR": str(tmp_path),
-    }
-    script = f"import sys; sys.path.insert(0, {str(here.parent)!r}); import {here.stem}"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{script}; print({here.stem}.digest())"],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == digest()
+    assert digest_compiled_for(features, Path(__file__), tmp_path) == digest()

@@ -1,9 +1,6 @@
 """The best rows of some cells, by products of bytes, against plain numpy."""
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ from nearkin.native.byte_products import MAX_BYTES, PANEL_ROWS
 from nearkin.native.jit import target_features
 from nearkin.native.scan import QUERIES_AT_ONCE, best_slots, code_cells
 from nearkin.native.threads import limited
+from other_instructions import digest_compiled_for
 
 PATHS = {  # features to compile for, if this machine has them
     "avx512": "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx2,+avx,+fma,+sse4.2",
@@ -150,15 +148,4 @@ def test_other_instructions_give_the_same_bits(path, tmp_path):
     features = PATHS[path]
     if not {name.lstrip("+") for name in features.split(",") if name} <= target_features():
         pytest.skip(f"this processor has no {path}")
-    here = Path(__file__)
-    environment = os.environ | {
-        "NUMBA_CPU_NAME": "generic",
-        "NUMBA_CPU_FEATURES": features,
-        "NUMBA_CACHE_DIR": str(tmp_path),
-    }
-    found = f"import sys; sys.path.insert(0, {str(here.parent)!r})"
-    script = f"{found}; import {here.stem}; print({here.stem}.digest())"
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == digest()
+    assert digest_compiled_for(features, Path(__file__), tmp_path) == digest()

@@ -153,6 +153,6 @@ def test_ballots_are_joined_at_the_shortest_lists():
     """Splits of few rows differ by a row or two, and so do their lists."""
     parts = ballot(0, k=6), ballot(1, k=5), ballot(2, k=7)
     joined, vote = join(parts), Vote("softmax", 0.3, csls=0.5, class_weight=0.2)
-    expected = np.concatenate([part.cut(5).shares(vote) for part in parts])
+    expected = np.concatenate([part.truncated(5).shares(vote) for part in parts])
     np.testing.assert_array_equal(joined.shares(vote), expected)
     assert joined.size == 75

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearkin.adapter import Adapter
 from nearkin.learning.holdout import held_out, sample
-from nearkin.learning.pair_choice import held_out as held_out_queries
-from nearkin.learning.pair_choice import sampled
+from nearkin.learning.pair_choice import held_out_queries, sampled
 from nearkin.learning.pairs import Judgements, start_matrix
 from nearkin.learning.preparation import MAX_WITHIN_CLASS
 from nearkin.learning.presets import FOR_INDEX

@@ -5,7 +5,7 @@ triplets that the others have long got right, and in few dimensions from noise. 
 scores a pair by the whole sum: its own term, and as an offset what the others give the pair. Each
 step is still O(d²), and so is what a member learns.
 
-``start``: the others are where they start, at the identity. Nobody waits for anybody, so members
+``start``: the others are where they start, at the identity. None waits for another, so members
 are learned in parallel. ``boosted``: members before it are as they were learned, so that a member
 learns what the ensemble so far gets wrong (gradient boosting with Algorithm 1 as the weak learner;
 compare BIER, Opitz et al. 2017). One after the other: not parallel.

@@ -1,6 +1,6 @@
-"""Orthonormal directions of the rows, and how they are dealt out to the members.
+"""Orthonormal directions of the rows, and how they are distributed over the members.
 
-Blocks of directions that are dealt out hold parts of the similarity that complement each other:
+Blocks of distributed directions hold parts of the similarity that complement each other:
 the start of the whole ensemble, Σ PᵀP, is the identity of the space that they span.
 """
 
@@ -146,9 +146,9 @@ def consecutive(count: int, members: int, size: int | None = None) -> list[NDArr
 
 
 def strided(count: int, members: int, size: int | None = None) -> list[NDArray[np.int64]]:
-    """Directions dealt out in turn, to and fro, so that members get about the same variance.
+    """Directions distributed in turn, forth and back, so that members get about the same variance.
 
-    If there are too few for a given `size`, they are dealt out again, and others meet.
+    If there are too few for a given `size`, they are distributed again, in other combinations.
 
     Examples
     --------

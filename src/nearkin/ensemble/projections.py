@@ -132,9 +132,9 @@ def make_projections(
     Parameters
     ----------
     projection : {"pca", "strided", "discriminant", "random", …} or list of (d, D) matrices
-        ``pca``: principal directions in consecutive blocks; ``strided``: the same, dealt out in
-        turn; ``discriminant``: directions that tell classes apart, then principal ones, dealt
-        out; ``mixed``: consecutive blocks for half of the members, Gaussian matrices for the
+        ``pca``: principal directions in consecutive blocks; ``strided``: the same, distributed in
+        turn; ``discriminant``: directions that separate classes, then principal ones, distributed
+        in turn; ``mixed``: consecutive blocks for half of the members, Gaussian matrices for the
         others.
     n_components : int, optional
         d; if left out, the directions are shared out evenly among the members. Where directions
@@ -154,9 +154,9 @@ def make_projections(
         return [_given(P, D) for P in projection], []
     d, n_members = _sizes(projection, D, n_members, n_components)
     if projection in DEALT:
-        return _dealt(projection, X, n_members, n_components, rng, labels)
+        return _by_directions(projection, X, n_members, n_components, rng, labels)
     blocks = min(n_members // 2, D // d) if projection == "mixed" else 0
-    made, energies = _dealt("pca", X, blocks, d, rng) if blocks else ([], [])
+    made, energies = _by_directions("pca", X, blocks, d, rng) if blocks else ([], [])
     random_kind = "random" if projection == "mixed" else projection
     seeds = rng.integers(2**63, size=n_members - blocks)
     return [*made, *(Random(random_kind, d, D, int(seed)) for seed in seeds)], energies
@@ -183,7 +183,7 @@ def _given(P: Any, D: int) -> Fixed:
     return Fixed(P)
 
 
-def _dealt(
+def _by_directions(
     kind: str,
     X: Any,
     n_members: int,

@@ -57,8 +57,8 @@ def calibrate_held_out(
         if isinstance(lists, np.ndarray):  # nearest first; all neighbours of a graph vote
             voters = np.ascontiguousarray(voters[:, : model.shortlist_length])
         if not fitted:
-            known, apart = holdout.training_lists(own), folder.sub("held-out")
-            model.similarity_ = learn(clone(unfitted), rows, y, known, apart, holdout.held)
+            known, place = holdout.training_lists(own), folder.sub("held-out")
+            model.similarity_ = learn(clone(unfitted), rows, y, known, place, holdout.held)
         held, kept = holdout.held, ~holdout.held
         means = class_means(rows[kept], model.labels_[kept], len(model.classes_))
         _choose(model, rows[held], voters, model.labels_[held], means)

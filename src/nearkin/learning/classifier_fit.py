@@ -20,8 +20,8 @@ from nearkin.validation.parameters import is_fitted, require
 from nearkin.voting.csls import CSLS_NEIGHBORS
 from nearkin.voting.database import measure_csls, store
 from nearkin.voting.lists import checked_lists
-from nearkin.voting.parts import Parts, cut, learn
-from nearkin.voting.shortlist import kept_row_lists
+from nearkin.voting.parts import Parts, learn, truncate_lists
+from nearkin.voting.shortlist import kept_stored_lists
 from nearkin.voting.votes import as_vote
 
 
@@ -49,7 +49,7 @@ class ClassifierFit:
         if lists is None and n > 1 and (not fitted or choosing or model.vote_.csls > 0):
             lists = self._find_lists(fitted, folder)
         # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.
-        own = lists if self.neighbors is not None else cut(lists, model.similarity_)
+        own = lists if self.neighbors is not None else truncate_lists(lists, model.similarity_)
         if choosing and self.calibration is None:
             calibrate_held_out(model, self.y, lists, own, fitted, rng, folder)
         elif not fitted:
@@ -80,4 +80,4 @@ class ClassifierFit:
             require("similarity.n_neighbors", learner, expect.whole(1))
             learner = clip_n_neighbors(learner, n, "similarity.n_neighbors")
         k = min(max(model.shortlist_length, learner, CSLS_NEIGHBORS), n - 1)
-        return kept_row_lists(model, k, folder)
+        return kept_stored_lists(model, k, folder)

@@ -61,7 +61,7 @@ def choose_rounds(
 ) -> PairChoice:
     """The best step and number of rounds; `make` builds the trainer of some queries."""
     queries, documents, judged = sampled(queries, documents, judged, seed)
-    folds = list(held_out(judged, len(queries), len(documents), seed))
+    folds = list(held_out_queries(judged, len(queries), len(documents), seed))
     before: list[Array] = []
     after: dict[tuple[float, int], list[Array]] = {}
     for held in folds:
@@ -103,7 +103,7 @@ def sampled(
     return queries[chosen], documents[there], Judgements(query, document, judged.grade[kept])
 
 
-def held_out(
+def held_out_queries(
     judged: Judgements, n_queries: int, n_documents: int, seed: int
 ) -> Iterator[NDArray[np.bool_]]:
     """Masks of held-out queries, whole components of the graph of relevance in each."""

@@ -58,10 +58,10 @@ class PairFit:
                 f"prepare={type(prepare).__name__}: queries have {self.queries.shape[1]} columns "
                 f"and documents {self.documents.shape[1]}; give prepare=None"
             )
-        nobody = np.zeros(len(self.documents), np.int64)
+        no_labels = np.zeros(len(self.documents), np.int64)
         seeds = np.random.RandomState(0)
         model.preparation_, self.documents = prepared(
-            prepare, self.documents, nobody, seeds, folder
+            prepare, self.documents, no_labels, seeds, folder
         )
         self.queries = applied(model.preparation_, self.queries)
         lengths = [np.einsum("nd,nd->n", rows, rows).mean(dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What a fit learns from: checked rows, labels, ready-made lists and weights."""
+"""What a fit learns from, checked: rows with labels, lists and weights, or rows with judgements."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import type_of_target
 
-from nearkin.learning.pairs import check_weights
+from nearkin.learning.pairs import Judgements, check_weights
 from nearkin.neighborhoods import NeighborLists, as_lists
 from nearkin.validation import memory
 from nearkin.validation.arrays import (
+    as_rows,
     check_label_count,
     classes_of,
     labelled_rows,
@@ -67,6 +68,20 @@ class TrainingData:
     def several(self) -> bool:
         """Whether rows have several labels."""
         return self.labels.ndim == 2
+
+
+def judged_rows(
+    model: Any,
+    queries: ArrayLike,
+    documents: ArrayLike,
+    relevant: ArrayLike,
+    one_width: bool = False,
+) -> tuple[Array, Array, Judgements]:
+    """Queries, documents, perhaps of the same width, and judgements that `model` is given."""
+    rows = as_rows(queries, "queries")
+    validate_data(model, queries, skip_check_array=True)  # for its names of columns
+    stored = as_rows(documents, "documents", rows.shape[1] if one_width else None)
+    return rows, stored, Judgements.of(relevant, len(rows), len(stored))
 
 
 def _one_label(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]:

@@ -112,12 +112,12 @@ class Retrieval(ParameterGroup):
     @property
     def description(self) -> str:
         """The same text for the same retrieval, to be compared before work is resumed."""
-        told: dict[Kind, Callable[[], str]] = {
+        text: dict[Kind, Callable[[], str]] = {
             "transformer": lambda: " ".join(repr(self.source).split()),
             "vectors": lambda: str(Digest(self.source)),
             "function": lambda: getattr(self.source, "__qualname__", type(self.source).__name__),
         }
-        return f"Retrieval({told[self.kind]()}, {self.index!r})"
+        return f"Retrieval({text[self.kind]()}, {self.index!r})"
 
     def __sklearn_clone__(self) -> Self:
         source = clone(self.source) if hasattr(self.source, "get_params") else self.source
@@ -243,7 +243,7 @@ def over(retrieval: Retrieval, X: Any, advice: str = "give neighbors=") -> Retri
     return keep(Retrieval(retrieval.source, retrieval.index), X, retrieval.transformer_)
 
 
-def extended(retrieval: Retrieval, X: Any) -> Retrieval:
+def extended_retrieval(retrieval: Retrieval, X: Any) -> Retrieval:
     """A fitted retrieval over its rows and new ones."""
     _require_transformer(retrieval, "the neighbours of new rows", "fit again on all rows")
     vectors = np.concatenate([retrieval.vectors_, as_rows(retrieval._transformed(X), "X")])
@@ -263,7 +263,7 @@ def _require_transformer(retrieval: Retrieval, what: str, advice: str) -> None:
         raise ValueError(f"index=Retrieval(...) of {of} cannot find {what}; {advice}")
 
 
-def shortlist(retrieval: Retrieval, k: int, rows: Any) -> Lists:
+def retrieved(retrieval: Retrieval, k: int, rows: Any) -> Lists:
     """The nearest rows of queries, of which the rows as given are known."""
     if retrieval.kind == "vectors":
         raise ValueError(

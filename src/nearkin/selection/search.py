@@ -186,12 +186,12 @@ class Search:
         with _quiet(), serial_blas():
             ballot = join(each_alone(partial(self._refitted, best), prepared))
         for k in (k for k in SHORTLISTS if k <= ballot.scores.shape[1]):
-            cut = ballot.cut(k)
-            kinds = [v for v in candidates(cut.scores) if v.kind in ("softmax", "top", "power")]
+            part = ballot.truncated(k)
+            kinds = [v for v in candidates(part.scores) if v.kind in ("softmax", "top", "power")]
             among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
-            best = max(best, self._judge(cut, best.preprocess, best.learner, best.epochs, among),
+            best = max(best, self._judge(part, best.preprocess, best.learner, best.epochs, among),
                        key=_score)  # fmt: skip
-        limit = threshold(ballot.cut(best.n_neighbors).novelty())
+        limit = threshold(ballot.truncated(best.n_neighbors).novelty())
         best = replace(best, novelty_threshold=limit)
         return self._record(best, began)
 
@@ -215,14 +215,14 @@ class Search:
         name = repr(preprocess)
         kept = self._prepared.pop(name, [])
         if not kept or kept[0].length < k:
-            self._make_room()
+            self._forget_oldest()
             most = k if self.wide else max(k, MOST_NEIGHBORS)
             with serial_blas():
                 kept = each_alone(lambda s: s.prepare(preprocess, most), self.splits)
         self._prepared[name] = kept
-        return [prepared.cut(k) for prepared in kept]
+        return [prepared.truncated(k) for prepared in kept]
 
-    def _make_room(self) -> None:
+    def _forget_oldest(self) -> None:
         """Forget what was prepared first, until little is kept."""
         sizes = {n: sum(p.rows.nbytes for p in kept) for n, kept in self._prepared.items()}
         while sum(sizes.values()) > KEPT_BYTES:

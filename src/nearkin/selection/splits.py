@@ -76,7 +76,7 @@ class Prepared:
         self.means = class_means(rows, split.labels, split.n_classes)
         self.absent = np.bincount(split.labels, minlength=split.n_classes) == 0
 
-    def cut(self, k: int) -> "Prepared":
+    def truncated(self, k: int) -> "Prepared":
         """The same with the first `k` neighbours only."""
         shorter = copy(self)
         shorter.lists = np.ascontiguousarray(self.lists[:, :k])

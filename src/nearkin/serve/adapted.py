@@ -15,7 +15,7 @@ from nearkin.io.tables import Dataset
 from nearkin.learning.constraints import components
 from nearkin.neighbors.index import NeighborIndex
 from nearkin.preprocessing import UnitLength
-from nearkin.serve.searched import Places, SearchedSide, Shortlist, blocks, threads_for
+from nearkin.serve.searched import Places, SearchedSide, Shortlist, class_blocks, threads_for
 from nearkin.validation import memory
 from nearkin.validation.arrays import as_rows
 
@@ -93,7 +93,7 @@ class AdaptedSide(SearchedSide):
         """The most similar rows of one class, searched exactly."""
         asked = self.model.rows[own] if vectors is None else vectors
         queries, excess = self._asked(np.ascontiguousarray(asked))
-        found = [self._in_block(queries, block, own) for block in blocks(members)]
+        found = [self._in_block(queries, block, own) for block in class_blocks(members)]
         scores, rows = (np.hstack(parts) for parts in zip(*found))
         order = np.argsort(-scores, axis=1, kind="stable")[:, : self.shortlist]
         scores, rows = (np.take_along_axis(a, order, axis=1) for a in (scores, rows))

@@ -103,9 +103,11 @@ class Answers:
 
     async def _near(self, side: SearchedSide, asked: Asked) -> Shortlist:
         if asked.rows is not None:
-            return side.cut(await self.batcher.search(side.near_stored, asked.rows), asked.rows)
+            near = await self.batcher.search(side.near_stored, asked.rows)
+            return side.without_own(near, asked.rows)
         with refusing("vectors"):
-            return side.cut(await self.batcher.search(side.near_vectors, asked.vectors), None)
+            near = await self.batcher.search(side.near_vectors, asked.vectors)
+            return side.without_own(near, None)
 
     async def _ranked(self, engine: "Engine", near: Shortlist, n: int) -> list[Any]:
         with refusing("vectors"):

@@ -67,7 +67,7 @@ class Batcher:
         self.pending = 0  # queries that wait
 
     async def search(self, near: Near, asked: NDArray[Any]) -> Shortlist:
-        """What ``near(asked)`` gives, a method of a `Side`; refused where too many wait."""
+        """What ``near(asked)`` gives, a method of a `SearchedSide`; refused where too many wait."""
         if self.pending and self.pending + len(asked) > self._most:
             raise busy()
         loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ class Batcher:
         return batch
 
     async def _answer(self, batch: list[_Search]) -> bool:
-        """Search for a batch; whether it, or the error of a single search, was told."""
+        """Search for a batch; whether it, or the error of a single search, was delivered."""
         asked = np.concatenate([job.asked for job in batch])
         loop = asyncio.get_running_loop()
         try:

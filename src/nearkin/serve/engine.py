@@ -19,7 +19,7 @@ from nearkin.serve.review import ReviewTask
 from nearkin.serve.searched import LEARNED, RAW, SearchedSide, Shortlist
 from nearkin.serve.side import Side
 
-LISTED_CLASSES = 2_000  # of more, only their number is told
+LISTED_CLASSES = 2_000  # of more, only their number is sent
 
 
 def plain(value: Any) -> Any:
@@ -98,7 +98,7 @@ class Engine:
 
     @cached_property
     def _root(self) -> str:
-        """What the names of all rows begin with; it is nobody's business."""
+        """What the names of all rows begin with; a path of the server, not for clients."""
         names = self.trained.names or [""]
         return os.path.commonpath([os.path.dirname(min(names)), os.path.dirname(max(names))])
 

@@ -55,7 +55,7 @@ class ReviewTask(BackgroundTask):
 
     def _add(self, rows: NDArray[np.int32]) -> None:
         side, labels = self.side, self.side.model.labels_
-        found = side.cut(side.near_stored(rows), rows)
+        found = side.without_own(side.near_stored(rows), rows)
         p = side.inner.predict_proba(found.queries, found.indices)
         best, own = p.argmax(axis=1), labels[rows]
         chosen = np.arange(len(rows))

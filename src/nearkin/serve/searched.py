@@ -43,7 +43,7 @@ class SearchedSide(ABC):
 
     @abstractmethod
     def near_vectors(self, vectors: Array) -> Shortlist:
-        """The rows nearest to vectors as they were given; any number of them, of anybody."""
+        """The rows nearest to vectors as they were given, of one request or more."""
 
     @abstractmethod
     def near_stored(self, rows: NDArray[np.integer]) -> Shortlist:
@@ -59,7 +59,7 @@ class SearchedSide(ABC):
     def compared(self, rows: NDArray[np.integer]) -> Array:
         """Rows whose dot products are, as far as that is possible, the similarity."""
 
-    def cut(self, near: Shortlist, own: NDArray[np.integer] | None) -> Shortlist:
+    def without_own(self, near: Shortlist, own: NDArray[np.integer] | None) -> Shortlist:
         """What was found near, as long as the shortlist: without `own`, or without the last."""
         queries, scores, indices = near
         if own is None and self.shortlist == indices.shape[1]:
@@ -73,7 +73,7 @@ class SearchedSide(ABC):
         )
 
 
-def blocks(members: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
+def class_blocks(members: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
     """The rows of a class, so many that a search of them fits into memory."""
     for lo in range(0, len(members), CLASS_BLOCK):
         yield members[lo : lo + CLASS_BLOCK]

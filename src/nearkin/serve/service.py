@@ -67,7 +67,7 @@ def create_app(
 def _add_operations(app: FastAPI, state: State) -> None:
     @app.get("/health")
     async def health() -> Response:
-        """Whether the service answers; a new model that was refused is told."""
+        """Whether the service answers; and why a new model was refused."""
         return Json({"status": "ok", "reload_error": state.holder.error or None})
 
     @app.get("/metrics", response_class=PlainTextResponse)

@@ -9,7 +9,7 @@ from nearkin.learning.constraints import components, matrix_of
 from nearkin.native import pairs
 from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.transformers import applied
-from nearkin.serve.searched import Places, SearchedSide, Shortlist, blocks, threads_for
+from nearkin.serve.searched import Places, SearchedSide, Shortlist, class_blocks, threads_for
 from nearkin.validation.arrays import check_squares
 from nearkin.voting.scores import voter_scores
 from nearkin.voting.shares import VoteShares
@@ -37,14 +37,14 @@ class Side(SearchedSide):
         self._matrix = None
         if getattr(model.similarity_, "preparation_", 0) is None:
             self._matrix = np.ascontiguousarray(matrix_of(model.similarity_))
-        self.near_stored(np.zeros(1, int))  # tunes an index and compiles before anybody asks
+        self.near_stored(np.zeros(1, int))  # tunes an index and compiles before the first request
 
     def stored(self, rows: NDArray[np.integer]) -> Array:
         """Stored rows as queries."""
         return np.ascontiguousarray(self.model.database_[rows])
 
     def near_vectors(self, vectors: Array) -> Shortlist:
-        """The rows nearest to vectors as they were given; any number of them, of anybody."""
+        """The rows nearest to vectors as they were given, of one request or more."""
         return self._near(*self.asked(vectors))
 
     def near_stored(self, rows: NDArray[np.integer]) -> Shortlist:
@@ -88,7 +88,7 @@ class Side(SearchedSide):
             queries, places = self.asked(vectors)
         k = min(self.shortlist, len(members))
         best, rows = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), int)
-        for block in blocks(members):
+        for block in class_blocks(members):
             stored = np.ascontiguousarray(self.searched[block])
             d, i = nearest(stored, min(k + 1, len(block)), queries=places, index="exact")
             found = block[i]

@@ -1,4 +1,4 @@
-"""Work in the background, in short steps: begun when it is first asked for, told how far it is."""
+"""Work in the background, in short steps: begun when it is first asked for, with its progress."""
 
 import threading
 from abc import ABC, abstractmethod

@@ -62,7 +62,7 @@ def _entry(path: Path, name: str) -> int | None:
 def _group(
     root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> int | None:
-    """Room in the control groups, of either version, that the process is in."""
+    """Memory left in the control groups, of either version, that the process is in."""
     rooms: list[int] = []
     with suppress(OSError):
         for line in own.read_text().splitlines():
@@ -92,7 +92,7 @@ def _room(level: Path, limit: str, used: str) -> list[int]:
 
 
 def _limits() -> list[int]:
-    """Room under ``ulimit -v`` (which counts memory maps, too) and ``ulimit -d``."""
+    """Memory left under ``ulimit -v`` (which counts memory maps, too) and ``ulimit -d``."""
     with suppress(ImportError):
         import resource
 

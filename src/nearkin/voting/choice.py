@@ -54,7 +54,7 @@ class Ballot:
     class_scores: Array | None = None
     lengths: Array | None = None
 
-    def cut(self, k: int) -> "Ballot":
+    def truncated(self, k: int) -> "Ballot":
         """The first `k` voters of each query only."""
         names = "scores", "labels", "mean_similarity", "lengths"
         known = {name: getattr(self, name) for name in names}
@@ -95,7 +95,7 @@ class ChosenVote(NamedTuple):
 
 def join(ballots: Sequence[Ballot]) -> Ballot:
     """One ballot of the queries of several, each with as many voters as the least has."""
-    ballots = [ballot.cut(min(b.scores.shape[1] for b in ballots)) for ballot in ballots]
+    ballots = [ballot.truncated(min(b.scores.shape[1] for b in ballots)) for ballot in ballots]
 
     def joined(name: str) -> Array | None:
         parts = [getattr(ballot, name) for ballot in ballots]

@@ -40,7 +40,7 @@ def given_parts(model: Any) -> Parts:
     return Parts(similarity, preprocess, k, model.vote)
 
 
-def cut(lists: NDArray[np.int32] | None, learner: Any) -> NDArray[np.int32] | None:
+def truncate_lists(lists: NDArray[np.int32] | None, learner: Any) -> NDArray[np.int32] | None:
     """As many neighbours as the learner wants; the shortlist may be longer."""
     wanted = getattr(learner, "n_neighbors", None)
     return lists if lists is None or wanted is None else lists[:, :wanted]

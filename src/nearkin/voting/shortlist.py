@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors.index import NeighborIndex, index_of
-from nearkin.neighbors.retrieval import index_description, kept_lists, searchable
-from nearkin.neighbors.retrieval import shortlist as retrieved
+from nearkin.neighbors.retrieval import index_description, kept_lists, retrieved, searchable
 
 Array = NDArray[np.float32]
 Lists = NDArray[np.int32]
@@ -51,16 +50,16 @@ def wanted_length(model: Any, n_neighbors: int | None, most: int) -> int:
     return n_neighbors
 
 
-def row_lists(model: Any, k: int) -> Lists:
+def stored_lists(model: Any, k: int) -> Lists:
     """The nearest of the other stored rows."""
     if model.retrieval_ is not None:
         return model.retrieval_.lists(k)
     return row_index(model).lists(k)
 
 
-def kept_row_lists(model: Any, k: int, folder: RunFolder) -> Lists:
-    """`row_lists`, kept in a folder."""
+def kept_stored_lists(model: Any, k: int, folder: RunFolder) -> Lists:
+    """`stored_lists`, kept in a folder."""
     if model.retrieval_ is not None:
         return kept_lists(model.retrieval_, k, folder)
     inputs = {"n_neighbors": k, "index": model.index, "X": Digest(model.database_)}
-    return folder.part("neighbors", inputs, lambda: {"indices": row_lists(model, k)})["indices"]
+    return folder.part("neighbors", inputs, lambda: {"indices": stored_lists(model, k)})["indices"]
