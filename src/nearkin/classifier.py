@@ -19,35 +19,22 @@ from nearkin.learning.constraints import matrix_of
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.index import NeighborIndex
-from nearkin.neighbors.retrieval import (
-    Retrieval,
-    extended_retrieval,
-    index_description,
-    known_retrieval,
-)
+from nearkin.neighbors.retrieval import Retrieval, index_description, known_retrieval
 from nearkin.preprocessing.transformers import applied
-from nearkin.preprocessing.unit_length import have_unit_length
 from nearkin.selection.options import Selection
 from nearkin.selection.report import report
 from nearkin.selection.search import select_parts
-from nearkin.validation import expect, memory
+from nearkin.validation import expect
 from nearkin.validation.arrays import check_squares, labelled_rows, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters, checked
 from nearkin.voting import votes
-from nearkin.voting.csls import CSLS_NEIGHBORS
-from nearkin.voting.database import extend, measure_csls
-from nearkin.voting.lists import as_voters, checked_lists, padded
+from nearkin.voting.database import extend
+from nearkin.voting.lists import checked_lists
 from nearkin.voting.parts import Parts, check_database, check_given, given_parts
-from nearkin.voting.scores import voter_novelty, voter_scores
+from nearkin.voting.scores import voter_novelty
 from nearkin.voting.shares import VoteShares
-from nearkin.voting.shortlist import (
-    row_index,
-    searched_index,
-    shortlist,
-    stored_lists,
-    wanted_length,
-)
-from nearkin.voting.tally import Voters, shares, tallies, voter_blocks
+from nearkin.voting.shortlist import row_index, searched_index
+from nearkin.voting.tally import Voters, ranked, shares, tallies, voter_blocks
 from nearkin.voting.votes import Vote, VoteName, known_vote
 
 Array = NDArray[np.float32]
@@ -253,17 +240,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "database_")
         self._check_fitted()
         rows, new = labelled_rows(self, X, y, reset=False, **self._accepted)
-        self.unit_length_ = getattr(self, "unit_length_", False) and have_unit_length(rows)
-        if self.retrieval_ is not None:
-            self.retrieval_ = extended_retrieval(self.retrieval_, rows)
-        rows = applied(self.preprocess_, rows)
-        total = 4 * (len(self.database_) + len(rows)) * rows.shape[1]
-        memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
         extend(self, rows, new)
-        self._cached_index = self.search_index_ = None
-        n = len(self.labels_)
-        wanted = self.vote_.csls and n > 1
-        measure_csls(self, stored_lists(self, min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
         return self
 
     def _check_fitted(self) -> None:
@@ -427,18 +404,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             Most similar first; with ``rerank=False``, nearest first. Where an approximate index
             found fewer rows, −inf and ``-1`` fill the places.
         """
-        given, queries = self._queries(X)
-        if neighbors is None:
-            n = wanted_length(self, n_neighbors, min(self.shortlist_length, len(self.database_)))
-            indices = shortlist(self, given, queries)
-        else:
-            indices = padded(as_voters(neighbors, len(queries), len(self.database_)))
-            n = wanted_length(self, n_neighbors, indices.shape[1])
-        scores = voter_scores(self, queries, indices)
-        if not rerank:
-            return scores[:, :n], indices[:, :n]
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
-        return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+        return ranked(self, *self._queries(X), neighbors, n_neighbors, rerank)
 
     @checked(raw=expect.flag, metric=expect.optional(expect.choice(*METRICS)))
     def adapter(self, raw: bool = True, metric: Metric | None = None) -> Adapter:

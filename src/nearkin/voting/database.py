@@ -7,11 +7,16 @@ from numpy.typing import NDArray
 
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighborhoods import NeighborLists
+from nearkin.neighbors.retrieval import extended_retrieval
 from nearkin.preprocessing.prepared import prepared
+from nearkin.preprocessing.transformers import applied
+from nearkin.preprocessing.unit_length import have_unit_length
+from nearkin.validation import memory
 from nearkin.validation.arrays import check_squares, concatenate_labels
 from nearkin.voting.class_means import class_means
-from nearkin.voting.csls import matrix_for_csls, mean_similarity
+from nearkin.voting.csls import CSLS_NEIGHBORS, matrix_for_csls, mean_similarity
 from nearkin.voting.lists import lists_of
+from nearkin.voting.shortlist import stored_lists
 
 Array = NDArray[np.float32]
 
@@ -26,13 +31,23 @@ def store(
     _measure(model)
 
 
-def extend(model: Any, rows: Array, y: NDArray[Any]) -> None:
-    """Keep preprocessed rows beside those that are there."""
+def extend(model: Any, given: Any, y: NDArray[Any]) -> None:
+    """Preprocess and keep checked rows and labels beside those that are there."""
+    model.unit_length_ = getattr(model, "unit_length_", False) and have_unit_length(given)
+    if model.retrieval_ is not None:
+        model.retrieval_ = extended_retrieval(model.retrieval_, given)
+    rows = applied(model.preprocess_, given)
+    total = 4 * (len(model.database_) + len(rows)) * rows.shape[1]
+    memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
     labels = concatenate_labels(model.classes_[model.labels_], y)
     model.classes_, codes = np.unique(labels, return_inverse=True)
     model.labels_ = codes.astype(np.int32)
     model.database_ = np.concatenate([model.database_, rows])
+    model._cached_index = model.search_index_ = None
     _measure(model)
+    n = len(model.labels_)
+    wanted = model.vote_.csls and n > 1
+    measure_csls(model, stored_lists(model, min(CSLS_NEIGHBORS, n - 1)) if wanted else None)
 
 
 def _measure(model: Any) -> None:

@@ -1,4 +1,4 @@
-"""The vote on queries (Eq. 9), a block of them at a time: voters, tallies, shares."""
+"""The vote on queries (Eq. 9), a block of them at a time: voters, ranks, tallies, shares."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from nearkin.neighborhoods import NeighborLists
 from nearkin.voting.lists import as_voters, longest, padded
 from nearkin.voting.scores import class_scores, voter_scores
 from nearkin.voting.shares import VoteShares, vote_shares
-from nearkin.voting.shortlist import shortlist
+from nearkin.voting.shortlist import shortlist, wanted_length
 
 Array = NDArray[np.float32]
 Voters = tuple[Array, NDArray[np.int32]]  # preprocessed queries, the rows that vote on each
@@ -33,6 +33,28 @@ def voter_blocks(
         block = queries[part]
         voters = shortlist(model, given[part], block) if lists is None else padded(lists[part])
         yield block, voters
+
+
+def ranked(
+    model: Any,
+    given: Any,
+    queries: Array,
+    neighbors: NeighborLists | None,
+    n_neighbors: int | None,
+    rerank: bool,
+) -> tuple[Array, NDArray[np.int32]]:
+    """Similarities and indices of the voters: most similar first, or as they are listed."""
+    if neighbors is None:
+        n = wanted_length(model, n_neighbors, min(model.shortlist_length, len(model.database_)))
+        indices = shortlist(model, given, queries)
+    else:
+        indices = padded(as_voters(neighbors, len(queries), len(model.database_)))
+        n = wanted_length(model, n_neighbors, indices.shape[1])
+    scores = voter_scores(model, queries, indices)
+    if not rerank:
+        return scores[:, :n], indices[:, :n]
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
 
 
 def tallies(model: Any, blocks: Iterable[Voters]) -> Iterator[Array]:
