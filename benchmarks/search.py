@@ -92,6 +92,8 @@ class Table:
         self.whole(k, "nearkin cells", asked, lambda: nearest(self.X, k, index=index)[1])
         self.whole(k, "nearkin cells, without distances", asked,
                    lambda: nearest(self.X, k, index=index, return_distance=False))  # fmt: skip
+        if self.given.exact:
+            self.whole(k, "nearkin exact", "exact", lambda: nearest(self.X, k, index="exact")[1])
 
     def peer(self, name: str) -> None:
         """Build an index once, and for each k turn its dial up and time the lists."""
@@ -190,6 +192,7 @@ def main() -> None:
     parser.add_argument("--recall", type=float, default=0.95)
     parser.add_argument("--queries", type=int, default=1_000, help="lists that a peer makes")
     parser.add_argument("--descent", type=int, default=100, help="largest k for pynndescent")
+    parser.add_argument("--exact", action="store_true", help="nearkin's exact search, too")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="*", choices=PEERS, metavar="NAME",
                         help="peers; all without it")  # fmt: skip

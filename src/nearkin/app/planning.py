@@ -13,10 +13,10 @@ from nearkin.ensemble.memory import ensemble_bytes
 from nearkin.learning.memory import fit_bytes
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
-from nearkin.neighbors.cells import CODED_DIMS
 from nearkin.neighbors.lists import QUERY_BLOCK
 from nearkin.neighbors.registry import EXACT_ROWS
 from nearkin.neighbors.search import nearest
+from nearkin.neighbors.sizes import CODED_DIMS
 from nearkin.slne import SLNE
 from nearkin.validation import expect
 from nearkin.validation.memory import available

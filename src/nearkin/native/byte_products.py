@@ -6,7 +6,7 @@ in plain arithmetic elsewhere. Sums of integers are exact, so that all paths agr
 
 * rows: unsigned, ``panels[p, 4·PANEL_ROWS·(d // 4) + 4·r + d % 4]``, between 0 and 127, since two
   products must fit 16 bits where AVX2 adds them;
-* queries: signed, ``codes[q, d]``, MAX_BYTES apart.
+* queries: signed, four bytes of each query in turn, ``codes[d // 4, q]``, an integer of 32 bits.
 """
 
 from typing import Any
@@ -19,7 +19,8 @@ from numba.extending import intrinsic
 from nearkin.native.intrinsics import BYTE, INT32, INT64, call_llvm, splat
 from nearkin.native.jit import target_features
 
-PANEL_ROWS, MAX_BYTES = 16, 256
+PANEL_ROWS = 16
+MAX_BYTES = 1 << 16  # of a row: sums of products fit 32 bits
 _FEATURES = target_features()
 TILE_QUERIES = 24 if "avx512f" in _FEATURES else 6  # their sums fill most registers
 
@@ -33,7 +34,7 @@ def compare_tile(
     _: Any, panels: Any, panel: Any, codes: Any, depth: Any, start: Any, units: Any, limits: Any,
     offsets: Any, values: Any, masks: Any,
 ) -> Any:  # fmt: skip
-    """``values[q, r] = offsets[r] − units[q]·(start[q] + Σ_d codes[q, d]·panels[p, d, r])``.
+    """``values[q, r] = offsets[r] − units[q]·(start[q] + Σ_d codes[d, q]·panels[p, d, r])``.
 
     Bit r of ``masks[q]`` tells whether the value is up to ``limits[q]``. Arrays are contiguous;
     `depth` is the number of groups of four bytes, and `offsets` has PANEL_ROWS for each panel.
@@ -58,7 +59,7 @@ def compare_tile(
         with groups as (group, _):
             row = _load(builder, rows, builder.mul(group, INT64(4 * PANEL_ROWS)), _SUMS)
             for q in range(TILE_QUERIES):
-                at = builder.add(builder.mul(group, INT64(4)), INT64(MAX_BYTES * q))
+                at = builder.add(builder.mul(group, INT64(4 * TILE_QUERIES)), INT64(4 * q))
                 query = splat(builder, _load(builder, queries, at, INT32), PANEL_ROWS)
                 total = _add_products(builder, builder.load(sums[q]), row, query)
                 builder.store(total, sums[q])

@@ -35,8 +35,11 @@ from nearkin.native.vectors import add_scaled, read_only
 Array = NDArray[np.float32]
 
 QUERIES_AT_ONCE = 512  # their buffers fit the cache; enough of them visit a cell
-_MAX_ROW_CODE, _MAX_QUERY_CODE, _ZERO = 63, 127, 64  # a row's bytes are unsigned
+_MAX_QUERY_CODE = 127
+# The code of zero, since a row's bytes are unsigned. With VNNI they may have all eight bits.
+SEVEN_BITS, EIGHT_BITS = 64, 128
 _BINS = 256
+_FEW_CELLS = 64  # large ones: each is a task of its own
 _NO_LIMIT = np.finfo(np.float32).max
 _ROUNDING = np.float32(4e-7)  # of a limit in float32: twice the sum of two roundings
 _LARGEST_BASE = np.float32(1e30)  # of a query; beyond, products with rows may overflow
@@ -64,12 +67,19 @@ class CodedCells(NamedTuple):
 
 
 def code_cells(
-    rows: Array, cell: NDArray[np.int64], by_products: bool
-) -> tuple[CodedCells, NDArray[np.int32]]:
-    """Code rows relative to the means of their cells; return the row of each slot, too.
+    rows: Array,
+    cell: NDArray[np.int64],
+    by_products: bool,
+    *,
+    zero: int = SEVEN_BITS,
+    at_means: bool = True,
+) -> tuple[CodedCells, NDArray[np.int32], tuple[float, float]]:
+    """Code rows relative to the means of their cells.
 
-    A slot without a row holds -1. Cells without rows are left out. No entry of the rows should be
-    much larger than 1, since their squares must not overflow.
+    Returns the row of each slot, too, -1 in a slot without one, and the lengths of the longest
+    error of a code and of the longest row. Unless `at_means`, all cells have zero as their origin.
+    Cells without rows are left out. No entry of the rows should be much larger than 1, since their
+    squares must not overflow.
     """
     rows = _padded(rows)
     if not len(cell) == len(rows) > 0 or rows.shape[1] > MAX_BYTES:
@@ -81,12 +91,17 @@ def code_cells(
     slots = np.full(first[-1] * PANEL_ROWS, -1, np.int32)
     shift = first[:-1] * PANEL_ROWS - (np.cumsum(sizes) - sizes)
     slots[np.arange(len(rows)) + np.repeat(shift, sizes)] = order
-    panels = np.full((first[-1], PANEL_ROWS * rows.shape[1]), _ZERO, np.uint8)
+    panels = np.full((first[-1], PANEL_ROWS * rows.shape[1]), zero, np.uint8)
     offsets, steps = np.full(len(slots), np.inf, np.float32), np.zeros(len(sizes), np.float32)
     centroids = np.zeros((len(sizes), rows.shape[1]), np.float32)
     coded = CodedCells(panels, offsets, first, steps, centroids)
-    in_threads(partial(_code, read_only(rows), slots, by_products, coded), len(sizes))
-    return coded, slots
+    if at_means:
+        in_threads(partial(_set_means, read_only(rows), slots, coded), len(sizes))
+    each = [(c, c + 1) for c in range(len(sizes))] if len(sizes) < _FEW_CELLS else None
+    code = partial(_code, read_only(rows), slots, by_products, zero, coded)
+    squares = in_threads(code, len(sizes)) if each is None else in_parallel(code, each)
+    error, longest = np.sqrt(np.max(squares, axis=0))
+    return coded, slots, (error, longest)
 
 
 def _padded(rows: Array) -> Array:
@@ -95,24 +110,31 @@ def _padded(rows: Array) -> Array:
 
 
 @_jit
-def _code(rows, slots, by_products, coded, lo, hi):  # type: ignore[no-untyped-def]
-    rests = np.empty(rows.shape[1], np.float32)
+def _set_means(rows, slots, coded, lo, hi):  # type: ignore[no-untyped-def]
     for cell in range(lo, hi):
-        origin = coded.centroids[cell]
-        begin, end = PANEL_ROWS * coded.first[cell], PANEL_ROWS * coded.first[cell + 1]
-        count, largest = 0, np.float32(0)
-        for slot in range(begin, end):
+        origin, count = coded.centroids[cell], 0
+        for slot in range(PANEL_ROWS * coded.first[cell], PANEL_ROWS * coded.first[cell + 1]):
             if slots[slot] >= 0:
                 add_scaled(origin, np.float32(1), rows[slots[slot]])
                 count += 1
         for d in range(len(origin)):
             origin[d] /= count
+
+
+@_jit
+def _code(rows, slots, by_products, zero, coded, lo, hi):  # type: ignore[no-untyped-def]
+    """Code the rows of some cells; return the squares of the longest error and the longest row."""
+    rests, errors = np.empty(rows.shape[1], np.float32), np.empty(rows.shape[1], np.float32)
+    longest_error, longest = np.float32(0), np.float32(0)
+    for cell in range(lo, hi):
+        origin, largest = coded.centroids[cell], np.float32(0)
+        begin, end = PANEL_ROWS * coded.first[cell], PANEL_ROWS * coded.first[cell + 1]
         for slot in range(begin, end):
             if slots[slot] >= 0:
                 row = rows[slots[slot]]
                 for d in range(len(row)):
                     largest = max(largest, abs(row[d] - origin[d]))
-        step = largest / np.float32(_MAX_ROW_CODE)
+        step = largest / np.float32(zero - 1)
         coded.steps[cell] = step
         for slot in range(begin, end):
             if slots[slot] >= 0:
@@ -121,8 +143,13 @@ def _code(rows, slots, by_products, coded, lo, hi):  # type: ignore[no-untyped-d
                     rests[d] = row[d] - origin[d]
                     code = np.rint(rests[d] / step) if step > 0 else np.float32(0)
                     at = 4 * PANEL_ROWS * (d // 4) + 4 * (slot % PANEL_ROWS) + d % 4
-                    panel[at] = np.uint8(_ZERO + np.int64(code))
-                coded.offsets[slot] = np.float32(0) if by_products else lane_dot(rests, rests)
+                    panel[at] = np.uint8(zero + np.int64(code))
+                    errors[d] = rests[d] - step * code
+                square = lane_dot(rests, rests)
+                coded.offsets[slot] = np.float32(0) if by_products else square
+                longest = max(longest, square)
+                longest_error = max(longest_error, lane_dot(errors, errors))
+    return longest_error, longest
 
 
 def check_coded(coded: CodedCells, dims: int) -> None:
@@ -154,7 +181,13 @@ def check_coded(coded: CodedCells, dims: int) -> None:
 
 
 def best_slots(
-    coded: CodedCells, queries: Array, probes: NDArray[np.int32], wanted: int, by_products: bool
+    coded: CodedCells,
+    queries: Array,
+    probes: NDArray[np.int32],
+    wanted: int,
+    by_products: bool,
+    *,
+    zero: int = SEVEN_BITS,
 ) -> tuple[Array, NDArray[np.int32]]:
     """The `wanted` best slots of the cells that each query visits, unordered, and their values.
 
@@ -169,13 +202,13 @@ def best_slots(
     values, slots = np.full((n, wanted), np.inf, np.float32), np.full((n, wanted), -1, np.int32)
     asked = read_only(queries), read_only(np.ascontiguousarray(probes, np.int32))
     frozen = CodedCells(*(read_only(array) for array in coded))  # type: ignore[arg-type]
-    scan = partial(_scan, frozen, *asked, by_products, values, slots)
+    scan = partial(_scan, frozen, *asked, by_products, zero, values, slots)
     in_parallel(scan, [(lo, min(lo + QUERIES_AT_ONCE, n)) for lo in range(0, n, QUERIES_AT_ONCE)])
     return values, slots
 
 
 @_jit
-def _scan(coded, queries, probes, by_products, out_values, out_slots, lo, hi):  # type: ignore[no-untyped-def]
+def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, hi):  # type: ignore[no-untyped-def]
     """Fill the lists of the queries ``lo:hi``."""
     wanted, depth = out_values.shape[1], coded.panels.shape[1] // (4 * PANEL_ROWS)
     visitors, starts, order = _by_cell(probes, lo, hi, len(coded.steps))
@@ -184,7 +217,8 @@ def _scan(coded, queries, probes, by_products, out_values, out_slots, lo, hi):  
     slots = np.empty((hi - lo, capacity), np.int32)
     found, limits = np.zeros(hi - lo, np.int64), np.full(hi - lo, _NO_LIMIT, np.float32)
     counts, keys = np.empty(_BINS, np.int32), np.empty(capacity, np.uint64)
-    codes, terms = np.zeros((TILE_QUERIES, MAX_BYTES), np.int8), np.empty(MAX_BYTES + 1, np.float32)
+    codes, own = np.zeros((depth, TILE_QUERIES), np.int32), np.empty(4 * depth, np.int8)
+    words, terms = own.view(np.int32), np.empty(4 * depth + 1, np.float32)
     start = np.zeros(TILE_QUERIES, np.int32)
     units, bases = np.zeros(TILE_QUERIES, np.float32), np.zeros(TILE_QUERIES, np.float32)
     most = np.empty(TILE_QUERIES, np.float32)
@@ -196,7 +230,9 @@ def _scan(coded, queries, probes, by_products, out_values, out_slots, lo, hi):  
             most[:] = -np.inf  # for the places without a query
             for m in range(len(members)):
                 q, origin = queries[lo + members[m]], coded.centroids[cell]
-                step, start[m], bases[m] = _encode(q, origin, by_products, terms, codes[m])
+                step, start[m], bases[m] = _encode(q, origin, by_products, zero, terms, own)
+                for group in range(depth):
+                    codes[group, m] = words[group]
                 units[m] = step * coded.steps[cell] * np.float32(1 if by_products else 2)
                 most[m] = _relative(limits[members[m]], bases[m])
             for panel in range(coded.first[cell], coded.first[cell + 1]):
@@ -247,7 +283,7 @@ def _by_cell(probes, lo, hi, n_cells):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _encode(query, origin, by_products, terms, codes):  # type: ignore[no-untyped-def]
+def _encode(query, origin, by_products, zero, terms, codes):  # type: ignore[no-untyped-def]
     """Code a query as bytes; return the step, the start of its sums, its base."""
     total = np.int32(0)
     for d in range(len(query)):
@@ -263,7 +299,7 @@ def _encode(query, origin, by_products, terms, codes):  # type: ignore[no-untype
         code = np.int32(np.rint(terms[d] * inverse))
         codes[d] = code
         total += code
-    return step, np.int32(-_ZERO * total), base
+    return step, np.int32(-zero * total), base
 
 
 @_jit

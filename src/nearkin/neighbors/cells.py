@@ -24,10 +24,11 @@ from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.exact import Exact, products_of
 from nearkin.neighbors.kmeans import Partition
+from nearkin.neighbors.lists import query_neighbors
+from nearkin.neighbors.sizes import CODED_DIMS
 from nearkin.validation.arrays import check_fitted_array
 
 RECALL = 0.95
-CODED_DIMS = 192  # leading directions that candidates are chosen by
 SAMPLE_ROWS = 256
 MAX_CANDIDATES = 16  # for each neighbour
 PROBE_SHARES = (0.25, 0.5, 0.75)  # of the loss, in logarithms, that is left to the probes
@@ -60,7 +61,7 @@ class Cells(Index):
         scale = np.float32(2.0 ** -math.frexp(float(np.abs(reduced).max()))[1])
         partition.directions *= scale  # no square overflows
         reduced *= scale
-        coded, slots = code_cells(reduced, cell, metric == "dot")
+        coded, slots, _ = code_cells(reduced, cell, metric == "dot")
         self._set(rows, partition, coded, np.append(slots, np.int32(-1)), metric)
         self.recall, self.tuned = recall, np.zeros(3, np.int64)
 
@@ -93,7 +94,8 @@ class Cells(Index):
         n, dims = self.rows.shape
         at = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE_ROWS])
         queries = np.ascontiguousarray(self.rows[at])
-        true = Exact(self.rows, metric=self.metric).search(queries, min(k + 1, n))[:, : k + 1]
+        exact = Exact(self.rows, metric=self.metric)
+        true = query_neighbors(exact, self.rows, queries, min(k + 1, n))[1]
         reduced = self._reduce(queries)
         cells = self._nearest_cells(reduced, len(self._sizes))
         ranks = self._ranks_of_cells(cells, true)
@@ -107,13 +109,13 @@ class Cells(Index):
         return min(plans)[1:]
 
     def _ranks_of_cells(
-        self, cells: NDArray[np.int32], rows: NDArray[np.int64]
+        self, cells: NDArray[np.int32], rows: NDArray[np.int32]
     ) -> NDArray[np.int64]:
         """Ranks, among the cells in the order of each query, of the cells that hold its rows."""
         return np.take_along_axis(np.argsort(cells, axis=1), self.row_cells[rows], axis=1)
 
     def _candidates(
-        self, k: int, true: NDArray[np.int64], reduced: Array, probes: NDArray[np.int32]
+        self, k: int, true: NDArray[np.int32], reduced: Array, probes: NDArray[np.int32]
     ) -> int:
         """Return how many candidates hold the share of true neighbours that is asked for."""
         n = len(self.rows)

@@ -1,12 +1,10 @@
 """Brute-force search: distances from matrix products, verified where rounding could matter.
 
-|x−z|² is expanded into products in float32. Where rows lie far from the centre and close to each
-other, rounding can swap two of them. Its error is bounded; where the bound leaves the k nearest
-undecided, all rows within the bound are compared by their true distances.
-
-Own code for exactness, not speed: faiss's IndexFlatL2 needs 0.8 to 0.9 times the CPU, but loses
-neighbours far from the origin and changes bits with the number of threads; scikit-learn's ArgKmin
-is exact at 1.7 to 1.9 times the CPU (docs/notes/search-libraries.md).
+Many queries pass a sieve first: products of bytes, with a bound on their error, rule out nearly all
+rows (``sieve``). Where it leaves the k nearest undecided, and for few queries, |x−z|² is expanded
+into products in float32. Where rows lie far from the centre and close to each other, rounding can
+swap two of them. Its error is bounded, too; where that bound leaves the k nearest undecided, all
+rows within the bound are compared by their true distances.
 """
 
 from collections.abc import Iterator
@@ -19,10 +17,11 @@ from numpy.typing import NDArray
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.native.topk import nearest_within, smallest
 from nearkin.neighbors.base import Array, Index, Metric, blocks
+from nearkin.neighbors.sieve import ByteSieve
+from nearkin.neighbors.sizes import DATABASE_BYTES, PRODUCT_BYTES, has_sieve
 
-DATABASE_BYTES = 256 << 20
-PRODUCT_BYTES = 64 << 20
 CENTRE_ROWS = 1_000
+SIEVE_QUERIES = 512  # asked so far; coding takes as long as some hundred queries save
 NEAR_ORIGIN = 0.1  # share of the mean squared length up to which a centre is left where it is
 
 
@@ -55,6 +54,9 @@ class Exact(Index):
         self.longest = np.float32(0)  # squared length of a row, where the error depends on it
         if metric == "dot":
             self.longest = max(_squares(block).max() for _, block in self._blocks())
+        self._asked = 0
+        self._sieve: ByteSieve | None = None
+        self._decides = True  # whether the sieve does, for most queries
 
     @classmethod
     def check(cls, description: str) -> None:
@@ -65,8 +67,32 @@ class Exact(Index):
                 "'cells;recall=0.9' for an approximate search"
             )
 
-    def search(self, queries: Array, k: int) -> NDArray[np.int64]:
-        """Return more than `k` rows near each query, the `k` nearest among them."""
+    def search(self, queries: Array, k: int) -> NDArray[np.integer]:
+        """Return rows near each query, the `k` nearest among them, -1 in empty places."""
+        sieve = self._sieve_for(len(queries), k)
+        if sieve is None:
+            return self._by_products(queries, k)
+        near, sure = sieve.search(queries, self._centred(queries), k)
+        unsure = np.flatnonzero(~sure)
+        if len(unsure):
+            rest = self._by_products(queries[unsure], k)
+            near[unsure] = -1
+            near[unsure, : rest.shape[1]] = rest
+        self._decides = 2 * len(unsure) <= len(queries)
+        return near
+
+    def _sieve_for(self, n_queries: int, k: int) -> ByteSieve | None:
+        """The sieve, once there are queries enough to be worth coding the rows."""
+        n, dims = self.rows.shape
+        self._asked += n_queries
+        if not self._decides or not has_sieve(n, dims, k):
+            return None
+        if self._sieve is None and self._asked >= SIEVE_QUERIES:
+            self._sieve = ByteSieve(self.rows, self._blocks, self.metric)
+        return self._sieve
+
+    def _by_products(self, queries: Array, k: int) -> NDArray[np.int64]:
+        """Return more than `k` rows near each query, nearest first, by products in float32."""
         wanted = min(len(self.rows), k + 8 + k // 16)
         values, near = self.topk(queries, wanted)
         if wanted == len(self.rows):

@@ -1,13 +1,19 @@
 """The memory that a search for neighbours needs beside the rows."""
 
 from nearkin.native.threads import n_threads
-from nearkin.neighbors.cells import CODED_DIMS
-from nearkin.neighbors.exact import DATABASE_BYTES, PRODUCT_BYTES
 from nearkin.neighbors.faiss import FaissIndex
 from nearkin.neighbors.itq import SAMPLE, settings_of
 from nearkin.neighbors.kmeans import TRAIN_ROWS_A_CELL
 from nearkin.neighbors.lists import QUERY_BLOCK
 from nearkin.neighbors.registry import EXACT_ROWS
+from nearkin.neighbors.sizes import (
+    CODED_AT_ONCE,
+    CODED_DIMS,
+    DATABASE_BYTES,
+    PRODUCT_BYTES,
+    has_sieve,
+    sieved_rows,
+)
 from nearkin.validation import memory
 
 FIXED_BYTES = 48 << 20  # buffers of BLAS, compiled code, threads
@@ -30,7 +36,11 @@ def search_bytes(
     listed = LIST_BYTES if lists else LIST_BYTES + DISTANCE_BYTES
     needed = listed * queries * k + min(PRODUCT_BYTES, 4 * asking * rows)
     if index == "exact" or (index == "auto" and rows <= EXACT_ROWS):
-        return needed + block + min(whole, 2 * DATABASE_BYTES) + 16 * rows * n_threads()
+        sieve = 0
+        if has_sieve(rows, dims, k):
+            block = asking * (24 * dims + SEARCH_BYTES * (sieved_rows(k) + 1))
+            sieve = 2 * rows * dims + 4 * dims * CODED_AT_ONCE
+        return needed + block + sieve + min(whole, 2 * DATABASE_BYTES) + 16 * rows * n_threads()
     if index.startswith(("auto", "cells")):
         width = min(CODED_DIMS, dims)
         building = max(6 * rows * width, partition_bytes(rows, dims))  # as they come, and as bytes
