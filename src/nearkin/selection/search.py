@@ -103,6 +103,7 @@ class Search:
     held_out: int
     wide: bool  # more columns than rows, of all rows
     trials: list[dict[str, Any]] = field(default_factory=list)
+    last: bool = True  # whether learners are chosen on this sample, with more or fewer neighbours
 
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
@@ -216,7 +217,7 @@ class Search:
         kept = self._prepared.pop(name, [])
         if not kept or kept[0].length < k:
             self._forget_oldest()
-            most = k if self.wide else max(k, MOST_NEIGHBORS)
+            most = max(k, MOST_NEIGHBORS) if self.last and not self.wide else k
             with serial_blas():
                 kept = each_alone(lambda s: s.prepare(preprocess, most), self.splits)
         self._prepared[name] = kept
@@ -338,9 +339,10 @@ def select(
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
         first = _search(rows, labels, groups, options, seed, most, HELD_OUT[0], trials)
+        first.last = len(first.labels) == len(labels)
         plain, starts = _starts(first, preprocess)
         second = first
-        if len(first.labels) < len(labels):
+        if not first.last:
             columns = max(first.columns(start.preprocess) for start in starts)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
             second = _search(rows, labels, groups, options, seed, most, HELD_OUT[1], trials)

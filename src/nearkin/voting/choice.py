@@ -5,27 +5,30 @@ probabilities come out calibrated. Each vote is tried with several exponents, fo
 would prefer few and sure voters to many that rank the classes better.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.threads import in_parallel
 from nearkin.voting import votes
 from nearkin.voting.novelty import novelty
 from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
+T = TypeVar("T")
 
 TEMPERATURES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)  # in units of the scores' spread
 CLASS_TEMPERATURES = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8)
 CLASS_WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 EXPONENTS = (1.0, 1.5, 2.0, 3.0)
+_EXPONENTS = tuple(map(np.float32, EXPONENTS))
 SMOOTHING = (0.001, 0.003, 0.01, 0.03, 0.1)
 MIXED = 6  # votes of neighbours that are tried together with class means
 LEAST_SPREAD = 1e-20  # of scores that differ; temperatures are finite multiples of it
-_BLOCK_CELLS = 1 << 24
+_BLOCK_CELLS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,13 @@ class Ballot:
 
     def shares(self, vote: Vote) -> Array:
         """Probabilities of the classes for each query."""
+        return np.concatenate(self.in_blocks(lambda part: self._shares(vote, part)))
+
+    def in_blocks(self, work: Callable[[slice], T]) -> list[T]:
+        """Call `work` with some of the queries at a time, whose probabilities fit the cache."""
         block = max(1, _BLOCK_CELLS // self.n_classes)
-        parts = [self._shares(vote, slice(lo, lo + block)) for lo in range(0, self.size, block)]
-        return np.concatenate(parts)
+        ranges = [(lo, min(lo + block, self.size)) for lo in range(0, self.size, block)]
+        return in_parallel(lambda lo, hi: work(slice(lo, hi)), ranges)
 
     @property
     def size(self) -> int:
@@ -121,7 +128,7 @@ def choose(ballot: Ballot, among: Sequence[Vote] | None = None) -> ChosenVote:
     """The vote with the smallest log loss; class means are tried if the ballot has their scores."""
     bases = candidates(ballot.scores) if among is None else among
     tried = [replace(vote, exponent=e) for vote in bases for e in EXPONENTS]
-    likelihoods = [p for vote in bases for p in _sharpened(ballot.shares(vote), ballot)]
+    likelihoods = [p for vote in bases for p in _sharpened(vote, ballot)]
     losses = [_smoothed(p[None], ballot)[0] for p in likelihoods]
     order = np.argsort([loss for loss, _ in losses], kind="stable")
     best, smoothing = losses[order[0]]
@@ -160,11 +167,18 @@ def _of_truth(shares: Array, ballot: Ballot) -> Array:
     return np.take_along_axis(shares, ballot.truth[:, None], axis=1)[:, 0]
 
 
-def _sharpened(shares: Array, ballot: Ballot) -> list[Array]:
-    """Probability of the true class, for each query and with each exponent."""
-    scaled = shares / shares.max(axis=1, keepdims=True)
-    truth = _of_truth(scaled, ballot)
-    return [truth**e / (scaled**e).sum(axis=1) for e in map(np.float32, EXPONENTS)]
+def _sharpened(vote: Vote, ballot: Ballot) -> Array:
+    """Probability of the true class, with each exponent and for each query."""
+
+    def likelihoods(part: slice) -> Array:
+        shares = ballot._shares(vote, part)
+        with np.errstate(divide="ignore"):  # the logarithm of 0 is minus infinity
+            logs = np.log(shares / shares.max(axis=1, keepdims=True))
+        truth = np.take_along_axis(logs, ballot.truth[part, None], axis=1)[:, 0]
+        # Not by powers, which take several times as long.
+        return np.stack([np.exp(e * truth) / np.exp(e * logs).sum(axis=1) for e in _EXPONENTS])
+
+    return np.concatenate(ballot.in_blocks(likelihoods), axis=1)
 
 
 def _smoothed(likelihoods: Array, ballot: Ballot) -> list[tuple[float, float]]:

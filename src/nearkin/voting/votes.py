@@ -195,6 +195,10 @@ def probabilities(votes: Array) -> Array:
     Where some are positive, the others are scaled into the range below the least of these; where
     none is, all are shifted.
     """
+    if votes.size and votes.min() >= 0:  # the usual case, in a fraction of the time
+        total = votes.sum(axis=1, keepdims=True)
+        if total.min() > 0:
+            return votes / total
     finite = ~np.isneginf(votes)
     known = np.where(finite, votes, 0)
     least = known.min(axis=1, keepdims=True, initial=0)
