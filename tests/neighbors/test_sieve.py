@@ -56,7 +56,7 @@ def values(rows, queries, metric):
 
 def sieve_of(rows, metric="euclidean"):
     index = Exact(rows, metric=metric)
-    return index, ByteSieve(rows, index._blocks, metric)
+    return index, ByteSieve(rows, index.centre, index._blocks, metric)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "dot"])
@@ -72,6 +72,22 @@ def test_what_is_sure_holds_the_nearest(name, k, metric):
         kept = np.zeros(N, bool)
         kept[found[found >= 0]] = True
         assert own[~kept].min() >= np.sort(own)[k - 1]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "dot"])
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_surely_nearest_is(name, metric):
+    rows, k = CASES[name].astype(np.float32), 7
+    queries = np.ascontiguousarray(rows[::30] + np.float32(1e-3) * rows[1::30])
+    index, sieve = sieve_of(rows, metric)
+    near, sure = sieve.nearest(queries, index._centred(queries), k, 300)
+    true = values(rows, queries, metric)[sure]
+    lengths = (
+        np.linalg.norm(queries[sure].astype(float), axis=1) * np.linalg.norm(rows, axis=1).max()
+    )
+    found = np.take_along_axis(true, near[sure], axis=1).max(axis=1)
+    assert (found <= np.sort(true, axis=1)[:, k - 1] + 1e-6 * np.maximum(lengths, found)).all()
+    assert sure.any() or name not in ("normal", "long", "far from the origin")
 
 
 @pytest.mark.parametrize("name", ["normal", "uneven columns", "long", "far from the origin"])
@@ -139,7 +155,7 @@ def test_rows_are_not_coded_for_few_queries():
 
 
 def test_a_sieve_that_does_not_decide_is_left_out():
-    rows = CASES["few distinct rows"].astype(np.float32)
+    rows = CASES["zeros"].astype(np.float32)
     index = Exact(rows)
     for _ in range(2):
         index.search(rows[:SIEVE_QUERIES], 5)

@@ -22,6 +22,7 @@ from nearkin.neighbors.sizes import DATABASE_BYTES, PRODUCT_BYTES, has_sieve
 
 CENTRE_ROWS = 1_000
 SIEVE_QUERIES = 512  # asked so far; coding takes as long as some hundred queries save
+UNSURE_AT_ONCE, WIDER = 512, 4  # queries, and times as many rows of the sieve for each
 NEAR_ORIGIN = 0.1  # share of the mean squared length up to which a centre is left where it is
 
 
@@ -54,9 +55,8 @@ class Exact(Index):
         self.longest = np.float32(0)  # squared length of a row, where the error depends on it
         if metric == "dot":
             self.longest = max(_squares(block).max() for _, block in self._blocks())
-        self._asked = 0
+        self._asked = self._undecided = 0  # queries, and those that the sieve has not decided
         self._sieve: ByteSieve | None = None
-        self._decides = True  # whether the sieve does, for most queries
 
     @classmethod
     def check(cls, description: str) -> None:
@@ -74,21 +74,32 @@ class Exact(Index):
             return self._by_products(queries, k)
         near, sure = sieve.search(queries, self._centred(queries), k)
         unsure = np.flatnonzero(~sure)
-        if len(unsure):
-            rest = self._by_products(queries[unsure], k)
-            near[unsure] = -1
-            near[unsure, : rest.shape[1]] = rest
-        self._decides = 2 * len(unsure) <= len(queries)
+        for lo, hi in blocks(len(unsure), UNSURE_AT_ONCE):
+            at = unsure[lo:hi]
+            near[at] = self._decide(sieve, queries[at], k, near.shape[1])
+        return near
+
+    def _decide(self, sieve: ByteSieve, queries: Array, k: int, width: int) -> NDArray[np.int64]:
+        """Rows near queries of which the sieve is not sure: by more of its rows, or by products."""
+        near, sure = np.full((len(queries), width), -1), np.zeros(len(queries), bool)
+        if 4 * WIDER * width <= len(self.rows):
+            centred = self._centred(queries)
+            near[:, :k], sure = sieve.nearest(queries, centred, k, WIDER * width)
+        if not sure.all():
+            found = self._by_products(queries[~sure], k)
+            near[~sure] = -1
+            near[~sure, : found.shape[1]] = found
+            self._undecided += len(found)
         return near
 
     def _sieve_for(self, n_queries: int, k: int) -> ByteSieve | None:
         """The sieve, once there are queries enough to be worth coding the rows."""
         n, dims = self.rows.shape
         self._asked += n_queries
-        if not self._decides or not has_sieve(n, dims, k):
+        if not has_sieve(n, dims, k) or 2 * self._undecided > max(self._asked, SIEVE_QUERIES):
             return None
         if self._sieve is None and self._asked >= SIEVE_QUERIES:
-            self._sieve = ByteSieve(self.rows, self._blocks, self.metric)
+            self._sieve = ByteSieve(self.rows, self.centre, self._blocks, self.metric)
         return self._sieve
 
     def _by_products(self, queries: Array, k: int) -> NDArray[np.int64]:

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native.byte_products import PANEL_ROWS
-from nearkin.native.pairs import pair_squared_distances
+from nearkin.native.pairs import pair_scores, pair_squared_distances
 from nearkin.native.scan import EIGHT_BITS, CodedCells, best_slots, code_cells
+from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Metric, blocks
 from nearkin.neighbors.sizes import CELL_ROWS, CODED_AT_ONCE, sieved_rows
 
@@ -33,6 +34,7 @@ class ByteSieve:
     Parameters
     ----------
     rows : (n, D) array
+    centre : (D,) array
     centred : function
         Returns an iterator of the rows' blocks, relative to the centre, each with the number of
         its first row.
@@ -41,9 +43,13 @@ class ByteSieve:
     """
 
     def __init__(
-        self, rows: Array, centred: Callable[[], Iterator[tuple[int, Array]]], metric: Metric
+        self,
+        rows: Array,
+        centre: Array,
+        centred: Callable[[], Iterator[tuple[int, Array]]],
+        metric: Metric,
     ) -> None:
-        self.rows, self.by_products = rows, metric == "dot"
+        self.rows, self.centre, self.by_products = rows, centre, metric == "dot"
         largest = max(max(block.max(), -block.min()) for _, block in centred())
         self.scale = np.float32(2.0 ** -math.frexp(largest)[1])  # no square overflows
         self.error = self.longest = np.float32(0)
@@ -68,24 +74,44 @@ class ByteSieve:
 
         Where they do, the `k` nearest rows are among them.
         """
-        scaled = centred * self.scale
-        cells = np.arange(len(self.coded.steps), dtype=np.int32)
-        visits = np.broadcast_to(cells, (len(scaled), len(cells)))
-        values, slots = best_slots(
-            self.coded, scaled, visits, sieved_rows(k), self.by_products, zero=EIGHT_BITS
-        )
-        near, bound = self.row_of[slots], self.error_bound(scaled)
+        near, values, bound = self._scan(centred, sieved_rows(k))
         limits = np.partition(values, k - 1, axis=1)[:, k - 1] + 2 * bound
         last = values.max(axis=1)
         sure = last > limits  # not where values overflow
         near[values > limits[:, None]] = -1
         at = np.flatnonzero(~sure)
-        if len(at) and not self.by_products:
-            true = pair_squared_distances(queries[at], self.rows, near[at])
-            kth = np.partition(true, k - 1, axis=1)[:, k - 1]
-            near[at] = np.where(true <= kth[:, None], near[at], np.int32(-1))
-            sure[at] = last[at] - bound[at] > kth * self.scale * self.scale
+        if len(at):
+            nearest, sure[at] = self._compare(queries[at], near[at], last[at] - bound[at], k)
+            near[at], near[at, :k] = -1, nearest
         return near, sure
+
+    def nearest(
+        self, queries: Array, centred: Array, k: int, wanted: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """Return the `k` nearest of the `wanted` best rows, and whether they are those of all."""
+        near, values, bound = self._scan(centred, wanted)
+        return self._compare(queries, near, values.max(axis=1) - bound, k)
+
+    def _scan(self, centred: Array, wanted: int) -> tuple[NDArray[np.int32], Array, Array]:
+        """The best rows by bytes, their values, and a bound on the error of a query's values."""
+        scaled = centred * self.scale
+        cells = np.arange(len(self.coded.steps), dtype=np.int32)
+        visits = np.broadcast_to(cells, (len(scaled), len(cells)))
+        values, slots = best_slots(
+            self.coded, scaled, visits, wanted, self.by_products, zero=EIGHT_BITS
+        )
+        return self.row_of[slots], values, self.error_bound(scaled)
+
+    def _compare(
+        self, queries: Array, near: NDArray[np.int32], least: Array, k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """The `k` nearest of some rows, and whether all others are farther: at `least` so far."""
+        if self.by_products:
+            true = (queries @ self.centre)[:, None] - pair_scores(queries, self.rows, near)
+        else:
+            true = pair_squared_distances(queries, self.rows, near)
+        best, nearest = smallest_pairs(true, near, k)
+        return nearest, least > best[:, -1] * self.scale * self.scale
 
     def error_bound(self, scaled: Array) -> Array:
         """Bound the error of a query's values, in the units of scaled rows."""
@@ -97,8 +123,9 @@ class ByteSieve:
         longest = self.longest + self.error  # of the rows that the codes stand for
         coding: Array = lengths * self.error + _LARGER * _lengths(errors) * longest
         roundings = np.float32(5 * (4 + math.sqrt(dims)) * _EPS)
-        if self.by_products:
-            return coding + roundings * lengths * self.longest
+        if self.by_products:  # true values are of rows that are not centred
+            whole = self.longest + self.scale * np.linalg.norm(self.centre)
+            return coding + roundings * lengths * whole
         return 2 * coding + roundings * (np.square(lengths) + np.square(self.longest))
 
 
