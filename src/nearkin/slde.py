@@ -36,7 +36,7 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut, held_out
-from nearkin.learning.pairs import Judgements, check_pairs_memory
+from nearkin.learning.pairs import check_pairs_memory, pair_data
 from nearkin.learning.preparation import Preparation, preparation_for, scale_of
 from nearkin.learning.presets import for_shape
 from nearkin.learning.sampling import PAPER_MARGIN
@@ -272,13 +272,13 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         """
         self._check_parameters()
         refuse_retrieval(self._execution.index, "fit_pairs searches under M")
-        rows = as_rows(queries, "queries")
+        data = pair_data(queries, documents, relevant)
         validate_data(self, queries, skip_check_array=True)  # for its names of columns
-        stored = as_rows(documents, "documents", rows.shape[1])
-        judged = Judgements.of(relevant, len(rows), len(stored))
-        check_pairs_memory(rows, stored, self.n_neighbors)
+        as_rows(data.documents[:1], "documents", data.queries.shape[1])
+        check_pairs_memory(data, self.n_neighbors)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        fit_rounds(self, rows, stored, judged, seed)
+        self._remember(*data.described())
+        fit_rounds(self, data, seed)
         return self
 
     def _fit(self, data: TrainingData, folder: RunFolder) -> None:

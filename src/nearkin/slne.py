@@ -22,7 +22,7 @@ from nearkin.learning.incremental import FittedRows, TrainingSet, extended
 from nearkin.learning.memory import check_extended, check_fit
 from nearkin.learning.neighborhood_fit import NeighborhoodFit, prepare_rows
 from nearkin.learning.pair_fit import PairFit
-from nearkin.learning.pairs import Judgements, check_weights
+from nearkin.learning.pairs import check_weights, pair_data
 from nearkin.learning.preparation import Preparation, known_preparation
 from nearkin.learning.presets import TALL, for_shape
 from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
@@ -35,7 +35,7 @@ from nearkin.neighbors.retrieval import Retrieval, index_description, refuse_ret
 from nearkin.preprocessing.transformers import applied
 from nearkin.similarity import NeighborhoodSimilarity
 from nearkin.validation import expect
-from nearkin.validation.arrays import as_rows, labelled_rows, validate_data
+from nearkin.validation.arrays import labelled_rows, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters
 
 Array = NDArray[np.float32]
@@ -279,13 +279,15 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
         Rows are taken as they are with ``prepare="auto"``, and the rule is ``Softmax(0.05)`` with
         ``sampling="auto"``. Pairs of like and unlike rows of one array are judgements, too: give
-        the array twice.
+        the array twice. No row is then compared with itself, and where unlike rows are given, no
+        others are taken for unlike. `nearkin.graded_triplets` makes judgements of triplets.
 
         Parameters
         ----------
         queries : (m, D) array-like
         documents : (n, D') array-like
-            Of another width, M starts as the ridge regression of relevant documents on queries.
+            Of another width, M starts as the ridge regression of relevant documents on queries;
+            of the same width, too, where that serves held-out queries better than the identity.
         relevant : (p, 2) or (p, 3) array-like, or (m, n) sparse matrix of grades
             Row of the query, row of the document, grade. Documents of a higher grade are to come
             before those of a lower one; grades up to 0 mark documents known to be irrelevant.
@@ -296,16 +298,12 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         """
         check_parameters(self)
         refuse_retrieval(self._execution.index, "fit_pairs searches under M")
-        rows = as_rows(queries, "queries")
+        data = pair_data(queries, documents, relevant)
         validate_data(self, queries, skip_check_array=True)  # for its names of columns
-        stored = as_rows(documents, "documents")
-        judged = Judgements.of(relevant, len(rows), len(stored))
-        weights = check_weights(sample_weight, len(rows))
-        pairs = judged.query, judged.document, judged.grade
-        what = f"{len(rows)} queries, {len(stored)} documents, {len(pairs[0])} judgements"
-        self._remember(what, [rows, stored], *pairs)
+        weights = check_weights(sample_weight, len(data.queries))
+        self._remember(*data.described())
         with as_run_folder(folder).claim("SLNE.fit_pairs") as claimed:
-            PairFit(self, rows, stored, judged, weights).run(claimed)
+            PairFit(self, data, weights).run(claimed)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
