@@ -11,6 +11,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import has_fit_parameter
 
 from nearkin.ensemble.boosting import boost
 from nearkin.ensemble.coupling import Coupling, Units, start_scores
@@ -36,7 +37,7 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
 from nearkin.learning.holdout import HoldOut, held_out
-from nearkin.learning.pairs import check_pairs_memory, pair_data
+from nearkin.learning.pairs import check_pairs_memory, check_weights, pair_data
 from nearkin.learning.preparation import Preparation, preparation_for, scale_of
 from nearkin.learning.presets import for_shape
 from nearkin.learning.sampling import PAPER_MARGIN
@@ -242,6 +243,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
         folder: str | os.PathLike[str] | RunFolder | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the members and collapse them to `matrix_`.
 
@@ -255,15 +257,25 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         folder : path or nearkin.RunFolder, optional
             Where to keep finished members, and checkpoints of those being learned. A fit that
             died resumes from it. On a cluster, a folder that all machines see.
+        sample_weight : (n,) array-like, optional
+            Weight of each row: of its steps, in every member.
         """
         self._check_parameters()
-        data = TrainingData.of(self, X, y, neighbors)
+        if sample_weight is not None:
+            self._check_weighs()
+        data = TrainingData.of(self, X, y, neighbors, sample_weight)
         check_ensemble(self, data, as_run_folder(folder).durable)
         with place_for_members(folder) as place, place.claim("SLDE.fit"):
             self._fit(data, place)
         return self
 
-    def fit_pairs(self, queries: ArrayLike, documents: ArrayLike, relevant: ArrayLike) -> Self:
+    def fit_pairs(
+        self,
+        queries: ArrayLike,
+        documents: ArrayLike,
+        relevant: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn from queries, documents and judgements of relevance: see `SLNE.fit_pairs`.
 
         Queries and documents have the same width. There are at most two rounds: the second learns
@@ -276,9 +288,12 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         validate_data(self, queries, skip_check_array=True)  # for its names of columns
         as_rows(data.documents[:1], "documents", data.queries.shape[1])
         check_pairs_memory(data, self.n_neighbors)
+        weights = check_weights(sample_weight, len(data.queries))
+        if weights is not None:
+            self._check_weighs()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._remember(*data.described())
-        fit_rounds(self, data, seed)
+        fit_rounds(self, data, weights, seed)
         return self
 
     def _fit(self, data: TrainingData, folder: RunFolder) -> None:
@@ -304,9 +319,9 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         unscaled = self._learners(rng, len(rows))
         learners = [units.learner(n, learner) for n, learner in enumerate(unscaled)]
         hoods, holdout = self._hoods(rows, data, held, seeds, k, folder)
-        inputs = self._inputs(rows, data.labels, hoods, learners) if folder.durable else {}
+        inputs = self._inputs(rows, data, hoods, learners) if folder.durable else {}
         members = Members(folder, inputs, len(learners))
-        self._learn(members, rows, learners, units, (data.labels, hoods, holdout))
+        self._learn(members, rows, learners, units, (data.labels, hoods, holdout, data.weights))
         members.collect(self)
         if self.joint_epochs and not self.interrupted_:
             self._refine(rows, hoods, learners, folder.durable)
@@ -357,6 +372,13 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             )
         if self.weights == "accuracy":
             check_unlabelled(self._execution.index, "weights='accuracy' judges on held-out rows")
+
+    def _check_weighs(self) -> None:
+        """Refuse what would not heed weights."""
+        if self.joint_epochs or not has_fit_parameter(self._prototype, "sample_weight"):
+            what = f"learner={type(self._prototype).__name__}()"
+            what = f"joint_epochs={self.joint_epochs}" if self.joint_epochs else what
+            raise ValueError(f"sample_weight: {what} does not weigh rows; leave one of them out")
 
     def _near(self, n: int, neighbors: NeighborLists | None) -> int:
         """Neighbours that are looked for, a row: the learner's number or all others."""
@@ -414,7 +436,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         return hoods, holdout
 
     def _inputs(
-        self, rows: Array, labels: Any, hoods: Neighborhoods, learners: list[Any]
+        self, rows: Array, data: TrainingData, hoods: Neighborhoods, learners: list[Any]
     ) -> dict[str, Any]:
         """What members are made from."""
         own = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_FINGERPRINTED}
@@ -422,14 +444,16 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         if not isinstance(self.projection, str):
             own["projection"] = Digest(*(P.matrix() for P in self.projections_))
         graph = (*hoods.arrays, hoods.cells)
+        weights = {} if data.weights is None else {"sample_weight": Digest(data.weights)}
         return (
             own
+            | weights
             | {f"learner.{k}": v for k, v in self._learner_settings().items()}
             | {
                 "learner": type(self._prototype).__name__,
                 "seeds": [learner.get_params().get("random_state") for learner in learners],
                 "X": Digest(rows),
-                "y": Digest(labels),
+                "y": Digest(data.labels),
                 "neighbors": Digest(*(array for array in graph if array is not None)),
             }
         )

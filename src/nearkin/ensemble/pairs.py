@@ -24,6 +24,7 @@ class EnsembleRounds:
     database: NeighborIndex  # of the documents
     ensemble: Any  # an SLDE that takes rows as they are
     seed: int
+    weights: Array | None = None  # one a query
 
     def __post_init__(self) -> None:
         self.visits = Visits.of(self.data.judged)
@@ -41,11 +42,19 @@ class EnsembleRounds:
         others = impostors(near, self.data, [self.seed, self.rounds])
         hoods = self.visits.neighborhoods(others, n)
         labels = np.arange(len(self.rows)) % 2  # the graph alone says what is of a kind
-        self.ensemble.fit(self.rows, labels, neighbors=hoods)
+        self.ensemble.fit(self.rows, labels, neighbors=hoods, sample_weight=self._row_weights())
         self.learned, self.rounds = self.ensemble.matrix_, self.rounds + 1
 
+    def _row_weights(self) -> Array | None:
+        """Of visits, and of documents, which take no steps."""
+        if self.weights is None:
+            return None
+        own = self.weights[self.visits.query]
+        mean = np.full(len(self.data.documents), own.mean(), np.float32)
+        return np.concatenate([own, mean])
 
-def fit_rounds(model: Any, data: PairData, seed: int) -> None:
+
+def fit_rounds(model: Any, data: PairData, weights: Array | None, seed: int) -> None:
     """Choose the number of rounds on held-out queries, take them, and leave the result in `model`.
 
     `model` is an SLDE; the ensembles of the rounds are copies that take rows as they are.
@@ -58,6 +67,7 @@ def fit_rounds(model: Any, data: PairData, seed: int) -> None:
     held = HeldOutQueries(data, model.index, seed)
     choice = choose(held, lambda some, *_: made(some, held.database), (1.0,), ROUNDS, start=False)
     final = made(data, NeighborIndex(data.documents, model.index, metric="dot"))
+    final.weights = weights
     while final.rounds < choice.rounds:
         final.round()
     fitted = {k: v for k, v in vars(final.ensemble).items() if k.endswith("_")}
