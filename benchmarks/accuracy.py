@@ -56,9 +56,8 @@ def load(name, seed, given):
     if name == "digits":
         return split(*load_digits(return_X_y=True), 0.2, seed)
     if name == "fashion":
-        parts = [idx(f"{part}-{kind}") for part in ("train", "t10k")
-                 for kind in ("images-idx3", "labels-idx1")]  # fmt: skip
-        return (rows(parts[0]), parts[1], rows(parts[2]), parts[3])
+        X, y = fashion()
+        return rows(X[:60_000]), y[:60_000], rows(X[60_000:]), y[60_000:]
     if name in ("llc", "onnx"):
         return images(name, seed, given)
     with np.load(given.data / f"{name}.npz") as file:
@@ -84,6 +83,13 @@ def idx(name):
         data = file.read()
     dims = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i]) for i in range(data[3])]
     return np.frombuffer(data[4 + 4 * len(dims) :], np.uint8).reshape(dims)
+
+
+def fashion():
+    """All images of Fashion-MNIST, 28×28 bytes, and their labels; the training ones first."""
+    images, labels = ([idx(f"{part}-{kind}") for part in ("train", "t10k")]
+                      for kind in ("images-idx3", "labels-idx1"))  # fmt: skip
+    return np.concatenate(images), np.concatenate(labels)
 
 
 def images(name, seed, given):

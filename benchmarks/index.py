@@ -9,12 +9,14 @@ have unit length. The adapter leaves the index as it is; methods marked "rebuilt
 """
 
 import argparse
+import io
 import json
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
@@ -23,17 +25,21 @@ import accuracy
 import machine
 from nearkin import SLNE, Preprocess, WithinClassWhitening
 from nearkin.app.trial import learn_for_index, measured
+from nearkin.images import OnnxEncoder
 from nearkin.io.atomic import atomic_write
 from nearkin.retrieval_task import RetrievalTask, exact_index, means
 
 SPLITS, SHRINKAGE = 3, 0.3
-LABELLED, JUDGED = ("digits", "banking77", "fashion", "onnx"), ("medquad", "scifact")
-SAMPLE = {"fashion": (6_000, 2_000)}  # rows of the index and queries, of a large set
+LABELLED = ("digits", "banking77", "fashion", "onnx", "fashion-onnx")
+JUDGED = ("medquad", "scifact")
+# Rows of the index and queries, of a large set.
+SAMPLE = {"fashion": (6_000, 2_000), "fashion-onnx": (6_000, 4_000)}
+EMBEDDED = 12_000  # images of Fashion-MNIST that the network sees
 
 
 def labelled(name, seed, given):
     """A task whose index holds the training rows."""
-    X, y, Q, truth = accuracy.load(name, seed, given)
+    X, y, Q, truth = load(name, seed, given)
     if name not in accuracy.RANDOM:  # one official split: draw others of the same sizes
         X, y = np.concatenate([X, Q]), np.concatenate([y, truth])
         n, m = SAMPLE.get(name, (len(X) - len(Q), len(Q)))
@@ -42,6 +48,35 @@ def labelled(name, seed, given):
         )
     X, Q = (normalize(rows).astype(np.float32) for rows in (X, Q))
     return RetrievalTask(X, Q, labels=y, truth=truth)
+
+
+def load(name, seed, given):
+    """Rows to learn from, their labels, other rows, their labels."""
+    if name != "fashion-onnx":
+        return accuracy.load(name, seed, given)
+    X, y = fashion_embeddings(given.work, given.onnx)
+    n = SAMPLE[name][0]
+    return X[:n], y[:n], X[n:], y[n:]
+
+
+def fashion_embeddings(work, network):
+    """Outputs of an ONNX network for some images of Fashion-MNIST, and the labels."""
+    X, y = accuracy.fashion()
+    some = np.sort(np.random.default_rng(0).permutation(len(X))[:EMBEDDED])
+    kept = work / "fashion-embeddings.npy"
+    if not kept.exists():
+        print("embeddings: about four minutes ...", flush=True)
+        encoder = OnnxEncoder(network, output="features", mean=127.0, scale=128.0, crop=1.0)
+        features = encoder.transform([png(image) for image in X[some]])
+        with atomic_write(kept) as aside, open(aside, "wb") as file:
+            np.save(file, features)
+    return np.load(kept), y[some]
+
+
+def png(image):
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG")
+    return file.getvalue()
 
 
 def judged(name, given):
@@ -166,7 +201,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--work", type=Path, default=Path("runs/benchmarks"))
-    parser.add_argument("--onnx", type=Path, help="a network for the embeddings of Caltech-101")
+    parser.add_argument("--onnx", type=Path, help="a network for the embeddings of images")
     parser.add_argument("--sets", nargs="+", choices=LABELLED + JUDGED, default=LABELLED + JUDGED)
     parser.add_argument("--table", action="store_true", help="print the results so far")
     given = parser.parse_args()

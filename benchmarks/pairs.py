@@ -34,7 +34,7 @@ from nearkin.neighbors.index import NeighborIndex
 STYLES, AMPLITUDE, NOISE = 20, 2.0, 1.0
 TEST = 1_000
 PARTS = (
-    ("choice on held-out queries", pair_fit, "choose_rounds"),
+    ("choice on held-out queries", pair_fit.PairFit, "_choose"),
     ("index of the documents", NeighborIndex, "__init__"),
     ("search", pair_search, "search"),
     ("graph", Visits, "neighborhoods"),

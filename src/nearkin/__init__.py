@@ -34,6 +34,7 @@ _HOME = {
     "UnitLength": "nearkin.preprocessing",
     "Vote": "nearkin.voting",
     "WithinClassWhitening": "nearkin.preprocessing",
+    "graded_triplets": "nearkin.learning.triplets",
     "load": "nearkin.io.models",
     "save": "nearkin.io.models",
 }
@@ -60,6 +61,7 @@ __all__ = [
     "Vote",
     "WithinClassWhitening",
     "__version__",
+    "graded_triplets",
     "load",
     "save",
 ]
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
         Softmax,
         Uniform,
     )
+    from nearkin.learning.triplets import graded_triplets
     from nearkin.neighbors import Retrieval
     from nearkin.preprocessing import (
         FourierFeatures,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import has_fit_parameter
 
 from nearkin.ensemble.coupling import Coupling
 from nearkin.ensemble.ensemble_fit import EnsembleFit
@@ -22,7 +23,7 @@ from nearkin.ensemble.projections import (
 )
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.execution import Execution
-from nearkin.learning.pairs import check_pairs_memory
+from nearkin.learning.pairs import check_pairs_memory, check_weights
 from nearkin.learning.preparation import Preparation
 from nearkin.learning.sampling import PAPER_MARGIN
 from nearkin.learning.training_data import TrainingData, judged_rows
@@ -216,6 +217,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         y: ArrayLike,
         neighbors: NeighborLists | None = None,
         folder: str | os.PathLike[str] | RunFolder | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the members and collapse them to `matrix_`.
 
@@ -229,15 +231,25 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         folder : path or nearkin.RunFolder, optional
             Where to keep finished members, and checkpoints of those being learned. A fit that
             died resumes from it. On a cluster, a folder that all machines see.
+        sample_weight : (n,) array-like, optional
+            Weight of each row: of its steps, in every member.
         """
         self._check_parameters()
-        data = TrainingData.of(self, X, y, neighbors)
+        if sample_weight is not None:
+            self._check_weighs()
+        data = TrainingData.of(self, X, y, neighbors, sample_weight)
         check_ensemble(self, data, as_run_folder(folder).durable)
         with place_for_members(folder) as place, place.claim("SLDE.fit"):
             EnsembleFit(self, data).run(place)
         return self
 
-    def fit_pairs(self, queries: ArrayLike, documents: ArrayLike, relevant: ArrayLike) -> Self:
+    def fit_pairs(
+        self,
+        queries: ArrayLike,
+        documents: ArrayLike,
+        relevant: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn from queries, documents and judgements of relevance: see `SLNE.fit_pairs`.
 
         Queries and documents have the same width. There are at most two rounds: the second learns
@@ -246,10 +258,14 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         """
         self._check_parameters()
         refuse_retrieval(self._execution.index, "fit_pairs searches under M")
-        rows, stored, judged = judged_rows(self, queries, documents, relevant, one_width=True)
-        check_pairs_memory(rows, stored, self.n_neighbors)
+        data = judged_rows(self, queries, documents, relevant, one_width=True)
+        check_pairs_memory(data, self.n_neighbors)
+        weights = check_weights(sample_weight, len(data.queries))
+        if weights is not None:
+            self._check_weighs()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        fit_rounds(self, rows, stored, judged, seed)
+        self._remember(*data.described())
+        fit_rounds(self, data, weights, seed)
         return self
 
     def _size(self, columns: int) -> int:
@@ -297,6 +313,13 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             )
         if self.weights == "accuracy":
             check_unlabelled(self._execution.index, "weights='accuracy' judges on held-out rows")
+
+    def _check_weighs(self) -> None:
+        """Refuse what would not heed weights."""
+        if self.joint_epochs or not has_fit_parameter(self._prototype, "sample_weight"):
+            what = f"learner={type(self._prototype).__name__}()"
+            what = f"joint_epochs={self.joint_epochs}" if self.joint_epochs else what
+            raise ValueError(f"sample_weight: {what} does not weigh rows; leave one of them out")
 
     def _learner_settings(self) -> dict[str, Any]:
         """Parameters of the learner that a member depends on."""

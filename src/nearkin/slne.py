@@ -279,13 +279,15 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
         Rows are taken as they are with ``prepare="auto"``, and the rule is ``Softmax(0.05)`` with
         ``sampling="auto"``. Pairs of like and unlike rows of one array are judgements, too: give
-        the array twice.
+        the array twice. No row is then compared with itself, and where unlike rows are given, no
+        others are taken for unlike. `nearkin.graded_triplets` makes judgements of triplets.
 
         Parameters
         ----------
         queries : (m, D) array-like
         documents : (n, D') array-like
-            Of another width, M starts as the ridge regression of relevant documents on queries.
+            Of another width, M starts as the ridge regression of relevant documents on queries;
+            of the same width, too, where that serves held-out queries better than the identity.
         relevant : (p, 2) or (p, 3) array-like, or (m, n) sparse matrix of grades
             Row of the query, row of the document, grade. Documents of a higher grade are to come
             before those of a lower one; grades up to 0 mark documents known to be irrelevant.
@@ -296,13 +298,11 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         """
         check_parameters(self)
         refuse_retrieval(self._execution.index, "fit_pairs searches under M")
-        rows, stored, judged = judged_rows(self, queries, documents, relevant)
-        weights = check_weights(sample_weight, len(rows))
-        pairs = judged.query, judged.document, judged.grade
-        what = f"{len(rows)} queries, {len(stored)} documents, {len(pairs[0])} judgements"
-        self._remember(what, [rows, stored], *pairs)
+        data = judged_rows(self, queries, documents, relevant)
+        weights = check_weights(sample_weight, len(data.queries))
+        self._remember(*data.described())
         with as_run_folder(folder).claim("SLNE.fit_pairs") as claimed:
-            PairFit(self, rows, stored, judged, weights).run(claimed)
+            PairFit(self, data, weights).run(claimed)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:

@@ -10,7 +10,13 @@ import pages
 from nearkin.cli.app import app
 from samples import blobs
 
-TUTORIALS = ["tutorials/embeddings.md", "tutorials/adapter.md", "tutorials/images.md", "pairs.md"]
+TUTORIALS = [
+    "tutorials/embeddings.md",
+    "tutorials/adapter.md",
+    "tutorials/images.md",
+    "tutorials/upgrade.md",
+    "pairs.md",
+]
 SLOW = {"pairs.md"}
 # Run by tests of their own: tests/docs/test_stores.py, tests/ensemble/test_cluster.py.
 ELSEWHERE_COMMANDS = {"reproduce"}  # a plug-in

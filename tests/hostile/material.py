@@ -81,6 +81,7 @@ def clean_arguments() -> dict[str, Any]:
         "stored": y, "ideal": np.sort(lists()[:15] % 3 == 0, axis=1)[:, ::-1],
         "before": probabilities[:, 0], "after": probabilities[:, 1],
         "matrix": np.eye(6, dtype=np.float32), "offset": X[0], "center": X[1], "table": table(),
+        "triplets": np.stack([np.arange(0, 30), np.arange(10, 40), np.arange(20, 50)], axis=1),
     }  # fmt: skip
 
 

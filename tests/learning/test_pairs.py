@@ -9,7 +9,7 @@ import nearkin
 from nearkin import SLDE, SLNE, Preprocess, Softmax
 from nearkin.learning.pair_choice import held_out_queries, sampled
 from nearkin.learning.pair_search import search_visited
-from nearkin.learning.pairs import Judgements, Visits
+from nearkin.learning.pairs import Judgements, Visits, identity, pair_data
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
 from nearkin.neighbors import NeighborIndex
 
@@ -40,6 +40,32 @@ def test_relevant_documents_of_new_queries_come_first():
     choice = model.pair_choice_
     assert choice["rounds"] == model.n_epochs_ == len(model.history_) > 0
     assert choice["after"] > choice["before"]
+
+
+def test_a_regression_is_the_start_where_it_serves_better():
+    Q, D, relevant = corpus(n=900, m=400)
+    turned = (Q @ np.linalg.qr(np.random.default_rng(5).normal(size=(24, 24)))[0]).astype("f4")
+    model = SLNE(random_state=0).fit_pairs(turned[:300], D, relevant[:300])
+    assert model.pair_choice_["ridge"]
+    judged = relevant[300:] - [300, 0]
+    before, after = (
+        ndcg(q, D, judged) for q in (turned[300:], model.transform_query(turned[300:]))
+    )
+    assert before < 0.05
+    assert after > 0.7
+    if not model.n_epochs_:
+        X, Z = turned[:300].astype(float), D[relevant[:300, 1]]
+        kept = 0.1 * np.trace(X.T @ X) / 24 * np.eye(24)
+        assert_allclose(model.matrix_, np.linalg.inv(X.T @ X + kept) @ X.T @ Z, atol=1e-5)
+
+
+def test_the_identity_is_the_start_where_a_regression_serves_worse():
+    rng = np.random.default_rng(0)
+    D = rng.normal(size=(300, 40)).astype("f4")
+    Q = (D[:100] + 0.5 * rng.normal(size=(100, 40))).astype("f4")
+    model = SLNE(max_epochs=1, random_state=0).fit_pairs(Q, D, [(i, i) for i in range(100)])
+    assert not model.pair_choice_["ridge"]
+    assert model.pair_choice_["before"] > 0.9
 
 
 def test_where_nothing_can_be_learned_nothing_changes():
@@ -107,10 +133,11 @@ class recorded:
         from nearkin.learning.pair_fit import PairFit
         from nearkin.learning.trainer import Trainer
 
-        judged = Judgements.of(relevant, len(Q), len(D))
-        fit = PairFit(model, Q, D, judged, None)
+        data = pair_data(Q, D, relevant)
+        fit = PairFit(model, data, None)
         fit._prepare(nearkin.RunFolder.nowhere())
-        trainer = fit._trainer(Q, D, judged, model.step_size, seed=3)
+        index = NeighborIndex(D, "exact", metric="dot")
+        trainer = fit._trainer(data, index, identity(data), model.step_size, seed=3)
         trainer.weights = (weights / weights.mean()).astype(np.float32)
         self.rows, self.scale = trainer.rows, model.scale_
         self.hoods = trainer.visits.neighborhoods(trainer._impostors(), len(D))
@@ -172,25 +199,53 @@ def test_a_fit_resumes(tmp_path):
         SLNE(**settings).fit_pairs(2 * Q, D, relevant, folder=tmp_path / "run")
 
 
+def test_a_fit_resumes_with_the_lists_that_it_had(tmp_path, monkeypatch):
+    """Where searches cost too much, rounds after the second use its lists again."""
+    monkeypatch.setattr("nearkin.learning.pair_trainer.SEARCH_COST", 0)
+    Q, D, relevant = corpus(n=900, m=300)
+    settings = {"max_epochs": 4, "random_state": 0}
+    whole = SLNE(**settings).fit_pairs(Q, D, relevant)
+    assert whole.n_epochs_ == 4
+    SLNE(**settings).fit_pairs(Q, D, relevant, folder=tmp_path / "run")
+    for last in tmp_path.glob("run/*round-4*"):
+        last.unlink()
+    with monkeypatch.context() as only:
+        only.setattr("nearkin.learning.pair_trainer.search_visited", None)  # nothing to search
+        again = SLNE(**settings).fit_pairs(Q, D, relevant, folder=tmp_path / "run")
+    assert_array_equal(whole.matrix_, again.matrix_)
+
+
 def test_queries_with_a_common_document_are_held_out_together():
     pairs = [[0, 1], [1, 1], [1, 2], [2, 2], [3, 5], [4, 6], [5, 7]]
-    judged = Judgements.of(pairs, 6, 9)
-    masks = list(held_out_queries(judged, 6, 9, seed=0))
+    data = pair_data(np.zeros((6, 2)), np.zeros((9, 2)), pairs)
+    masks = list(held_out_queries(data, seed=0))
     assert len(masks) >= 2
     assert all(len(set(mask[:3])) == 1 for mask in masks)
     assert (np.sum(masks, axis=0) <= 1).all()
+
+
+def test_single_queries_are_held_out_where_most_are_connected():
+    pairs = [[i, 0] for i in range(6)] + [[6, 1], [7, 2]]
+    masks = list(held_out_queries(pair_data(np.zeros((8, 2)), np.zeros((9, 2)), pairs), seed=0))
+    assert len(masks) == 4
+    assert (np.sum(masks, axis=0) == 1).all()
+
+
+def test_one_query_cannot_be_held_out():
+    Q, D, relevant = corpus()
+    with pytest.raises(ValueError, match="judges 1 query; at least two"):
+        SLNE().fit_pairs(Q, D, relevant[:1])
 
 
 def test_the_choice_on_a_sample_keeps_judged_documents(monkeypatch):
     monkeypatch.setattr("nearkin.learning.pair_choice.MAX_QUERIES", 20)
     monkeypatch.setattr("nearkin.learning.pair_choice.MAX_DOCUMENTS", 50)
     Q, D, relevant = corpus()
-    judged = Judgements.of(relevant, len(Q), len(D))
-    few, stored, kept = sampled(Q, D, judged, seed=0)
-    assert (len(few), len(stored), len(kept.query)) == (20, 50, 20)
-    own = {tuple(q): tuple(D[d]) for q, (_, d) in zip(Q, relevant)}
-    for q, d in zip(kept.query, kept.document):
-        assert own[tuple(few[q])] == tuple(stored[d])
+    some = sampled(pair_data(Q, D, relevant), seed=0)
+    assert (len(some.queries), len(some.documents), len(some.judged.query)) == (20, 50, 20)
+    about = {tuple(q): tuple(D[d]) for q, (_, d) in zip(Q, relevant)}
+    for q, d in zip(some.judged.query, some.judged.document):
+        assert about[tuple(some.queries[q])] == tuple(some.documents[d])
 
 
 @pytest.mark.parametrize(

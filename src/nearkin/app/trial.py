@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearkin.adapter import Adapter
 from nearkin.learning.holdout import held_out, sample
 from nearkin.learning.pair_choice import held_out_queries, sampled
-from nearkin.learning.pairs import Judgements, start_matrix
+from nearkin.learning.pairs import pair_data, ridge
 from nearkin.learning.preparation import MAX_WITHIN_CLASS
 from nearkin.learning.presets import FOR_INDEX
 from nearkin.metrics import paired_bootstrap
@@ -119,24 +119,25 @@ def _learned(prepare: Any, rows: Array, labels: NDArray[Any], seed: int) -> SLNE
 def try_pairs(queries: ArrayLike, documents: ArrayLike, relevant: Any, seed: int = 0) -> Trial:
     """Learn from some queries and judgements; test queries share no relevant document with them."""
     asked, stored = (UnitLength().fit_transform(rows) for rows in (queries, documents))
-    judged = Judgements.of(relevant, len(asked), len(stored))
-    asked, stored, judged = sampled(asked, stored, judged, seed)
-    held = next(held_out_queries(judged, len(asked), len(stored), seed), None)
+    data = sampled(pair_data(asked, stored, relevant), seed)
+    asked, stored = data.queries, data.documents
+    held = next(held_out_queries(data, seed), None)
     if held is None:
         raise ValueError(f"{len(asked)} judged queries leave none to test on; give more")
-    learn, test = judged.only(~held), judged.only(held)
+    learn, test = data.only(~held), data.judged.only(held)
     began = time.perf_counter()
-    table = np.stack([learn.query, learn.document, learn.grade], axis=1)
+    table = np.stack([learn.judged.query, learn.judged.document, learn.judged.grade], axis=1)
     model = SLNE(random_state=seed).fit_pairs(asked, stored, table)
     seconds = time.perf_counter() - began
     row = np.cumsum(held) - 1
     grades = np.stack([row[test.query], test.document, test.grade], axis=1)
     task = RetrievalTask(stored, asked[held], grades)
-    raw = task.asked
-    if raw.shape[1] != stored.shape[1]:
-        raw = raw @ start_matrix(asked, stored, learn)
+    raw, chosen = task.asked, model.pair_choice_
+    comparable = raw.shape[1] == stored.shape[1]
+    if not comparable:
+        raw = raw @ ridge(learn)
     facts = {"learned_from": int((~held).sum())}
-    learned = model.pair_choice_["rounds"] > 0
+    learned = chosen["rounds"] > 0 or (comparable and chosen["ridge"])
     return _trial("pairs", task, raw, model.adapter(metric="cosine"), learned, seconds, facts)
 
 

@@ -150,8 +150,10 @@ class EnsembleFit:
         if not isinstance(model.projection, str):
             own["projection"] = Digest(*(P.matrix() for P in model.projections_))
         graph = (*self.hoods.arrays, self.hoods.cells)
+        given = self.data.weights
         return (
             own
+            | ({} if given is None else {"sample_weight": Digest(given)})
             | {f"learner.{k}": v for k, v in model._learner_settings().items()}
             | {
                 "learner": type(model._prototype).__name__,
@@ -170,7 +172,7 @@ class EnsembleFit:
         if not missing:
             members.clear_shared()  # left by a run that was killed at its end
             return
-        members.write_shared(self.data.labels, self.hoods, self.holdout)
+        members.write_shared(self.data.labels, self.hoods, self.holdout, self.data.weights)
         durable = members.folder.durable
         try:
             self._learn_missing(members, missing)

@@ -54,12 +54,18 @@ class Members:
         """Members that are kept."""
         return [n for n in range(self.count) if self.read(n) is not None]
 
-    def write_shared(self, labels: NDArray[Any], hoods: Neighborhoods, holdout: HoldOut) -> None:
-        """Write what every worker needs: labels, the graph, held-out rows."""
+    def write_shared(
+        self,
+        labels: NDArray[Any],
+        hoods: Neighborhoods,
+        holdout: HoldOut,
+        weights: Array | None = None,
+    ) -> None:
+        """Write what every worker needs: labels, the graph, held-out rows, weights of rows."""
         shared = {"labels": labels, "held": holdout.held, "voters": holdout.voters}
         shared |= dict(zip(_GRAPH, hoods.arrays))
-        if hoods.cells is not None:
-            shared["cells"] = hoods.cells
+        some = {"cells": hoods.cells, "weights": weights}
+        shared |= {name: array for name, array in some.items() if array is not None}
         self.folder.write(_SHARED, {}, shared)
 
     def write_scores(self, scores: Array) -> None:
@@ -124,7 +130,8 @@ def learn_member(members: Members, n: int, learner: Any) -> None:
     with limited(1):
         checkpoints = unfinished if folder.durable else RunFolder.nowhere()
         hoods = _coupled(folder, rows, _graph(shared))
-        matrix = matrix_of(_fitted(learner, rows, labels, hoods, checkpoints))
+        weighed = {"sample_weight": np.array(shared["weights"])} if "weights" in shared else {}
+        matrix = matrix_of(_fitted(learner, rows, labels, hoods, checkpoints, weighed))
         holdout = HoldOut(held, voters)
         accuracy = holdout.accuracy(rows, labels, matrix) if holdout else 1.0
     notes = {"accuracy": float(accuracy), "history": getattr(learner, "history_", [])}
@@ -156,18 +163,27 @@ def _coupled(folder: RunFolder, rows: Array, hoods: Neighborhoods) -> Neighborho
     return replace(hoods, offsets=found[0]["scores"] - own_scores(rows, hoods))
 
 
-def _fitted(learner: Any, rows: Array, labels: Any, hoods: Neighborhoods, folder: RunFolder) -> Any:
+def _fitted(
+    learner: Any,
+    rows: Array,
+    labels: Any,
+    hoods: Neighborhoods,
+    folder: RunFolder,
+    weighed: dict[str, Any],
+) -> Any:
     if has_fit_parameter(learner, "neighbors"):
         resumes = folder.durable and has_fit_parameter(learner, "folder")
+        given = weighed | ({"folder": folder} if resumes else {})
         with warnings.catch_warnings():  # a member that is interrupted is not kept
             warnings.filterwarnings("ignore", "interrupted in epoch")
-            learner.fit(rows, labels, neighbors=hoods, **({"folder": folder} if resumes else {}))
+            learner.fit(rows, labels, neighbors=hoods, **given)
         if getattr(learner, "interrupted_", False):
             raise KeyboardInterrupt  # a member is kept complete or not at all
         return learner
     # Rows that the graph leaves out are held out; a learner without a graph must not see them.
     known = hoods.degrees > 0
-    return learner.fit(rows[known], labels[known])
+    weighed = {name: weights[known] for name, weights in weighed.items()}
+    return learner.fit(rows[known], labels[known], **weighed)
 
 
 def collapsed(model: Any, D: int) -> Array:

@@ -5,7 +5,7 @@ nearest to it that are not, some at random, and those known to be irrelevant. Qu
 lie in one array, queries first, so that the graph, the rules and the kernel are those of classes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from nearkin.metrics.inputs import judgement_columns
 from nearkin.native.threads import in_threads
 from nearkin.neighborhoods import Neighborhoods
 from nearkin.validation import memory
-from nearkin.validation.arrays import as_numbers
+from nearkin.validation.arrays import as_numbers, as_rows
 
 RANDOM = 200  # random impostors a query: nearest ones alone let distant documents become similar
 EDGE_BYTES = 24  # bytes of a neighbour of a query while the graph is made
@@ -67,11 +67,17 @@ class Judgements:
         kept = queries[self.query]
         return Judgements(self.query[kept], self.document[kept], self.grade[kept])
 
-    def components(self, n_queries: int, n_documents: int) -> Integers:
-        """A number for each query; queries that share relevant documents, however far, share it."""
-        relevant = self.grade > 0
-        edges = self.query[relevant], n_queries + self.document[relevant]
-        n = n_queries + n_documents
+    def components(self, n_queries: int, n_documents: int, own: Integers | None = None) -> Integers:
+        """A number for each query; queries that share relevant documents, however far, share it.
+
+        `own` are the documents that the queries are themselves, if they are rows of one array.
+        """
+        relevant, n = self.grade > 0, n_queries + n_documents
+        query, document = self.query[relevant], self.document[relevant]
+        if own is not None:
+            query = np.concatenate([query, np.arange(n_queries)])
+            document = np.concatenate([document, own])
+        edges = query, n_queries + document
         graph = sparse.coo_array((np.ones(len(edges[0])), edges), shape=(n, n))
         return sparse.csgraph.connected_components(graph, directed=False)[1][:n_queries]
 
@@ -81,6 +87,49 @@ def _columns(relevant: Any) -> tuple[Integers, Integers, NDArray[np.float64]]:
         found = sparse.coo_array(relevant)
         return found.row.astype(np.int64), found.col.astype(np.int64), found.data.astype(float)
     return judgement_columns("relevant", relevant)
+
+
+@dataclass(frozen=True)
+class PairData:
+    """What a fit learns from; `own` is the document that each query is itself, of one array."""
+
+    queries: Array
+    documents: Array
+    judged: Judgements
+    own: Integers | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether unlike rows are given, of one array: then others are not taken for unlike."""
+        return self.own is not None and bool((self.judged.grade <= 0).any())
+
+    def components(self) -> Integers:
+        """See `Judgements.components`."""
+        return self.judged.components(len(self.queries), len(self.documents), self.own)
+
+    def described(self) -> tuple[Any, ...]:
+        """What it is in words, samples of it, and its judgements, for a fingerprint."""
+        judged = self.judged.query, self.judged.document, self.judged.grade
+        words = (
+            f"{len(self.queries)} queries, {len(self.documents)} documents, "
+            f"{len(judged[0])} judgements"
+        )
+        return words, [self.queries, self.documents], *judged
+
+    def only(self, queries: NDArray[np.bool_]) -> "PairData":
+        """Judgements of some queries alone; all rows stay."""
+        return replace(self, judged=self.judged.only(queries))
+
+
+def pair_data(queries: Any, documents: Any, relevant: Any) -> PairData:
+    """Checked arguments of `fit_pairs`: one array given twice has rows that are both."""
+    rows = as_rows(queries, "queries")
+    stored = rows if documents is queries else as_rows(documents, "documents")
+    own = np.arange(len(rows)) if documents is queries else None
+    judged = Judgements.of(relevant, len(rows), len(stored))
+    if own is not None and (judged.query == judged.document).any():
+        raise ValueError("relevant pairs a row with itself; it compares a row with others")
+    return PairData(rows, stored, judged, own)
 
 
 @dataclass(frozen=True)
@@ -161,21 +210,24 @@ def stacked(queries: Array, documents: Array) -> Array:
     return rows
 
 
-def start_matrix(queries: Array, documents: Array, judged: Judgements) -> Array:
-    """The identity; for different widths, ridge regression of relevant documents on queries."""
-    if queries.shape[1] == documents.shape[1]:
-        return np.eye(queries.shape[1], dtype=np.float32)
-    relevant = judged.grade > 0
-    X = queries[judged.query[relevant]].astype(float)
-    Z = documents[judged.document[relevant]].astype(float)
+def ridge(data: PairData) -> Array:
+    """The regression of relevant documents on queries: where M starts, of different widths."""
+    relevant = data.judged.grade > 0
+    X = data.queries[data.judged.query[relevant]].astype(float)
+    Z = data.documents[data.judged.document[relevant]].astype(float)
     gram = X.T @ X
     gram[np.diag_indices_from(gram)] += 0.1 * np.trace(gram) / len(gram)
     return np.linalg.solve(gram, X.T @ Z).astype(np.float32)
 
 
-def check_pairs_memory(queries: Array, documents: Array, n_neighbors: int) -> None:
+def identity(data: PairData) -> Array:
+    """Queries are compared with documents as they are."""
+    return np.eye(data.queries.shape[1], dtype=np.float32)
+
+
+def check_pairs_memory(data: PairData, n_neighbors: int) -> None:
     """Refuse rows and a graph that do not fit into memory."""
-    (m, width), (n, other) = queries.shape, documents.shape
+    (m, width), (n, other) = data.queries.shape, data.documents.shape
     rows = 4 * (m + n) * max(width, other)
     k = min(n_neighbors + RANDOM, n)
     stages = {"rows": rows, "graph": rows + EDGE_BYTES * m * k + 16 * n}

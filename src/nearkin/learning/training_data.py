@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import type_of_target
 
-from nearkin.learning.pairs import Judgements, check_weights
+from nearkin.learning.pairs import PairData, check_weights, pair_data
 from nearkin.neighborhoods import NeighborLists, as_lists
 from nearkin.validation import memory
 from nearkin.validation.arrays import (
@@ -76,12 +76,13 @@ def judged_rows(
     documents: ArrayLike,
     relevant: ArrayLike,
     one_width: bool = False,
-) -> tuple[Array, Array, Judgements]:
+) -> PairData:
     """Queries, documents, perhaps of the same width, and judgements that `model` is given."""
-    rows = as_rows(queries, "queries")
+    data = pair_data(queries, documents, relevant)
     validate_data(model, queries, skip_check_array=True)  # for its names of columns
-    stored = as_rows(documents, "documents", rows.shape[1] if one_width else None)
-    return rows, stored, Judgements.of(relevant, len(rows), len(stored))
+    if one_width:
+        as_rows(data.documents[:1], "documents", data.queries.shape[1])
+    return data
 
 
 def _one_label(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]:

@@ -25,6 +25,7 @@ INDEX_PREPARATIONS = (
     WithinClassWhitening(1.0, unit_length=False),
     WithinClassWhitening(4.0, unit_length=False),
     WithinClassWhitening(0.3, outside=0.3, unit_length=False),
+    WithinClassWhitening(0.03, outside=0.5, unit_length=False),
 )
 BANDWIDTHS = (0.8, 1.2, 1.8)
 # Random features approximate a Gaussian kernel well only in few dimensions.
