@@ -155,6 +155,7 @@ def test_rows_are_browsed_by_class(browser, site):
         assert hits(page, "rows") == standing
         page.locator("#rows a").nth(2).click()
         until(page, f"document.querySelector('#row').value === '{standing[2]}'")
+        assert not page.is_visible("#rows")  # what is found comes into sight
 
 
 def test_a_row_that_is_not_there_is_said(browser, site):

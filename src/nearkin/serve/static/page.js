@@ -282,6 +282,11 @@ $("row-form").addEventListener("submit", (event) => {
 $("random").addEventListener("click", () => { location.hash = `#row=${Math.floor(Math.random() * model.rows)}`; });
 $("label").addEventListener("change", async () => { await again(); if ($("browse").open) attempt(browse); });
 $("browse").addEventListener("toggle", () => attempt(browse));
+$("rows").addEventListener("click", (event) => { // what is found comes below
+  if (!event.target.closest("a")) return;
+  $("browse").open = false;
+  document.querySelector("#browse summary").focus();
+});
 $("rows-more").addEventListener("click", () => attempt(() => browse(true)));
 $("n").addEventListener("change", again);
 $("vector-form").addEventListener("submit", (event) => {
