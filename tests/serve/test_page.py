@@ -371,7 +371,7 @@ def test_a_similarity_without_votes_searches_its_rows(browser, tmp_path):
         page = visit.open()
         page.wait_for_selector("#status:has-text('--rows FILE')")
         assert page.locator("#ask").is_hidden()
-        assert "adapts queries of 64 numbers" in page.locator("#facts").inner_text()
+        assert "Adapts queries of 64 numbers" in page.locator("#facts").inner_text()
 
 
 def test_confusions_and_likely_wrong_labels(browser, tmp_path):

@@ -57,6 +57,7 @@ def without(model: Any, part: NDArray[np.bool_], shortlist: int) -> SoftVotingKN
     """The classifier, learned from the stored rows that are not of a part."""
     rest = np.flatnonzero(~part)
     learner = clone(model.similarity_)
+    learner.set_params(n_neighbors=min(learner.n_neighbors, len(rest) - 1))
     again = SoftVotingKNN(
         learner, preprocess=None, n_neighbors=min(shortlist, len(rest)), vote=model.vote_,
         random_state=0,
