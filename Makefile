@@ -18,9 +18,15 @@ setup: .venv/ready
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch .venv/usable $@
+
+# What a user needs: a third of it.
+.venv/usable: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
 	touch $@
 
-demo: setup
+demo: .venv/usable
 	$(BIN)/nearkin demo --out demo
 
 lint: setup

@@ -215,7 +215,7 @@ CASES = [
     (["evaluate", "model.safetensors", "test.npz", "--baselines", "luck"], "'luck'"),
     (["evaluate", "model.safetensors", "test.npz", "--baselines", "svm"], "give --train FILE"),
     (["evaluate", "model.safetensors", "test.npz", "--train", "test.npz"], "labels are not those"),
-    (["search", "model.safetensors", "q.npy", "--train", "q.npy"], "has no labels"),
+    (["search", "model.safetensors", "q.npy", "--train", "q.npy"], "10 rows that are not the 600"),
     (["classify", "model.safetensors", "q.npy", "--top", "11"], "--top 11"),
     (["classify", "no-threshold.safetensors", "q.npy", "--reject"], "trained with held-out rows"),
     (["classify", "unknown.safetensors", "q.npy", "--reject"], "'unknown', which is a class"),

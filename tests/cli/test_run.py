@@ -142,6 +142,13 @@ def test_a_failed_source_does_not_claim_the_folder(files, tmp_path):
     assert answer("run", files / "digits.npz", "--folder", tmp_path, *QUICK)["done_now"] == STAGES
 
 
+def test_a_run_says_in_words_what_it_found_and_what_to_do_next(files, tmp_path):
+    said = nearkin("run", files / "digits.npz", "--folder", tmp_path / "a run", *QUICK).stdout
+    assert "right by raw cosine" in said
+    assert "mean average precision, learned" in said
+    assert f"nearkin serve '{tmp_path / 'a run'}'" in said.splitlines()[-1]
+
+
 def test_default_folders(files, tmp_path):
     for name in ("digits.npz", "test.npz"):
         shutil.copy(files / name, tmp_path)

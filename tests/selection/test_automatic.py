@@ -320,3 +320,15 @@ def test_arguments_that_would_be_ignored():
         SoftVotingKNN().fit(X, y, calibration=(X, y))
     with pytest.raises(ValueError, match="groups are held out together"):
         SoftVotingKNN(None).fit(X, y, groups=y)
+
+
+def test_no_matrix_is_learned_for_rows_of_very_many_columns():
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = rng.normal(size=(40, 10_001)).astype(np.float32)
+    X[:, 0] += 40 * y
+    model = SoftVotingKNN(random_state=0).fit(X, y)
+    learned = [trial["preprocess"] for trial in model.trials_ if trial["learner"] is not None]
+    assert learned
+    assert not [one for one in learned if one.startswith("UnitLength")]
+    assert model.score(X, y) == 1

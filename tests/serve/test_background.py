@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from nearkin import SLNE, SoftVotingKNN
-from nearkin.serve import maps
+from nearkin.serve import crossfit, maps
 from nearkin.serve.review import ReviewTask
 from nearkin.serve.side import Side
 from nearkin.serve.tasks import BackgroundTask, Traffic
@@ -31,7 +31,8 @@ def noisy():
 
 
 def test_rows_are_reviewed_without_their_own_vote():
-    task = run(ReviewTask(Side(noisy())))
+    task = run(ReviewTask(Side(noisy()), relearned=False))
+    assert not task.progress()["relearned"]
     model = noisy()  # the side has made the other its own
     n, D, labels = len(model.labels_), model.database_, model.labels_
     naive, wrong = {}, {}
@@ -54,6 +55,72 @@ def test_rows_are_reviewed_without_their_own_vote():
     pair, count = task.confusions()[0]
     assert len(task.confused(pair)) == count
     assert {labels[one.row] for one in task.suspects(pair[0])} == {pair[0]}
+
+
+def test_rows_are_judged_by_models_that_have_not_seen_them():
+    task = run(ReviewTask(Side(noisy())))
+    assert task.progress()["relearned"]
+    model = noisy()
+    D, labels, parts = model.database_, model.labels_, crossfit.folds(model.labels_)
+    of_class = [np.bincount(parts[labels == c], minlength=crossfit.FOLDS) for c in set(labels)]
+    assert max(np.ptp(counts) for counts in of_class) <= 1
+    wrong = {}
+    for part in range(crossfit.FOLDS):
+        rest = parts != part
+        learner = SLNE(
+            "softmax", n_neighbors=20, max_epochs=2, prepare=None,
+            random_state=model.similarity_.random_state,
+        )  # fmt: skip
+        learner.fit(D[rest], labels[rest])
+        again = SoftVotingKNN(
+            learner, preprocess=None, n_neighbors=12, vote=model.vote_, random_state=0
+        ).fit(D[rest], labels[rest])
+        for row in np.flatnonzero(~rest):
+            p = again.predict_proba(D[row : row + 1])[0]
+            if p.argmax() != labels[row]:
+                wrong[row] = p.max() - p[labels[row]]
+    assert task.examined == len(labels)
+    suspects = task.suspects()
+    assert {one.row for one in suspects} == set(wrong)
+    assert_allclose([one.margin for one in suspects], sorted(wrong.values())[::-1], atol=1e-5)
+
+
+def memorised():
+    """Few rows of many columns: the similarity knows every label by heart."""
+    rng = np.random.default_rng(0)
+    X, y = digits(0, 200)
+    X = np.hstack([X / 16, rng.normal(size=(200, 400)).astype(np.float32) / 2])
+    planted = [3, 50, 101, 160]
+    y = y.copy()
+    y[planted] = np.roll(y[planted], 1)
+    learner = SLNE("softmax", n_neighbors=50, max_epochs=15, random_state=0)
+    return SoftVotingKNN(learner, n_neighbors=20, vote="softmax", random_state=0).fit(X, y)
+
+
+def test_what_the_similarity_knows_by_heart_is_found_by_models_that_do_not():
+    by_heart = run(ReviewTask(Side(memorised()), relearned=False))
+    found = run(ReviewTask(Side(memorised())))
+    assert by_heart.wrong < 5
+    assert found.wrong > 20
+
+
+def test_what_is_not_learned_again():
+    assert crossfit.worthwhile(noisy())
+    X, y = digits(0, 60)
+    assert not crossfit.worthwhile(SoftVotingKNN(None, n_neighbors=5).fit(X, y))
+    pairs = SoftVotingKNN(noisy().similarity_, n_neighbors=5, preprocess=None, vote="top")
+    assert not crossfit.worthwhile(pairs.fit(X[:6], y[:6]))
+
+
+def test_classes_of_one_row_are_reviewed_too():
+    X, y = digits(0, 100)
+    y = y.astype(object)
+    y[0] = "alone"
+    learner = SLNE(n_neighbors=10, max_epochs=1, random_state=0)
+    model = SoftVotingKNN(learner, n_neighbors=5, vote="softmax", random_state=0).fit(X, y)
+    task = run(ReviewTask(Side(model)))
+    assert task.relearned
+    assert 0 in {one.row for one in task.suspects()}
 
 
 def test_planted_wrong_labels_come_first():

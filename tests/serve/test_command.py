@@ -59,6 +59,18 @@ def test_other_rows_than_those_of_the_model_are_refused(model_file, tmp_path):
     assert "--train" in ended.stderr
 
 
+def test_rows_without_labels_are_known_again_by_their_values(model_file, tmp_path):
+    X, _ = digits(0, 300)
+    np.save(tmp_path / "rows.npy", X)
+    known = answer("serve", model_file, "--train", tmp_path / "rows.npy", "--check", "--port", 0)
+    assert known["similarities"] == ["raw", "learned"]
+    for wrong in (X[::-1], X[:, ::-1], X[:200], X[:, :10], digits(300, 600)[0]):
+        np.save(tmp_path / "other.npy", wrong)
+        ended = nearkin("serve", model_file, "--train", tmp_path / "other.npy", "--port", 0)
+        assert ended.returncode == 1
+        assert "rows that are not the 300" in ended.stderr
+
+
 def test_without_the_extra_its_name_is_told(model_file, tmp_path):
     (tmp_path / "fastapi.py").write_text("raise ImportError('hidden', name='fastapi')")
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])

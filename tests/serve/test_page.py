@@ -141,6 +141,67 @@ def test_a_row_is_searched_and_results_lead_on(browser, site):
         assert hits(page) == expected(site, 3, label="standing")["learned"]
 
 
+def test_rows_are_browsed_by_class(browser, site):
+    with Visit(browser, site.url) as visit:
+        page = visit.open("#row=3")
+        page.click("#browse summary")
+        page.wait_for_selector("#rows a")
+        listed = site.get("/v1/rows?limit=50").json()["rows"]
+        assert hits(page, "rows") == [one["row"] for one in listed]
+        page.fill("#label", "standing")
+        page.locator("#label").press("Tab")
+        standing = [one["row"] for one in listed if one["label"] == "standing"]
+        until(page, f"document.querySelectorAll('#rows a').length === {len(standing)}")
+        assert hits(page, "rows") == standing
+        page.locator("#rows a").nth(2).click()
+        until(page, f"document.querySelector('#row').value === '{standing[2]}'")
+        assert not page.is_visible("#rows")  # what is found comes into sight
+
+
+def test_a_row_that_is_not_there_is_said(browser, site):
+    with Visit(browser, site.url) as visit:
+        page = visit.open("#row=3")
+        page.goto(f"{site.url}/#row=999")
+        page.wait_for_selector("#status.error:has-text('row 999')")
+        page.goto(f"{site.url}/#row=4")
+        until(page, "document.querySelector('#row').value === '4'")
+        page.wait_for_selector("#status:not(.error)")
+        visit.open("#row=998").wait_for_selector("#status.error:has-text('row 998')")
+
+
+def test_a_row_is_picked_on_either_map(browser, site):
+    with Visit(browser, site.url) as visit:
+        page = visit.open("#map")
+        for side in (0, 1):
+            page.goto(f"{site.url}/#map")
+            page.wait_for_selector("#maps canvas", timeout=60_000)
+            known = site.get("/v1/map").json()
+            places = known["places"][("raw", "learned")[side]]
+            x, y = places[5]
+            near = np.square(np.array(places) - (x, y)).sum(axis=1)
+            box = page.locator("#maps canvas").nth(side).bounding_box()
+            at = {"x": box["width"] * (0.04 + 0.92 * x), "y": box["height"] * (0.96 - 0.92 * y)}
+            page.locator("#maps canvas").nth(side).click(position=at)
+            until(page, "location.hash.startsWith('#row=')")
+            row = int(page.evaluate("location.hash").removeprefix("#row="))
+            assert near[known["rows"].index(row)] < 1e-4
+
+
+def test_a_class_is_shown_alone_on_the_map(browser, site):
+    with Visit(browser, site.url) as visit:
+        page = visit.open("#map")
+        page.wait_for_selector("#map-legend button", timeout=60_000)
+        names = page.locator("#map-legend button").all_inner_texts()
+        assert sorted(names) == sorted(site.get("/v1/model").json()["classes"])
+        page.locator("#map-legend button", has_text="standing").click()
+        assert page.input_value("#map-label") == "standing"
+        pressed = "#map-legend button[aria-pressed=true]"
+        assert page.locator(pressed).all_inner_texts() == ["standing"]
+        page.locator(pressed).click()
+        assert page.input_value("#map-label") == ""
+        assert page.locator(pressed).count() == 0
+
+
 def drop(page, path):
     """Drop a file from outside onto the page."""
     data = page.evaluate_handle(
@@ -310,7 +371,7 @@ def test_a_similarity_without_votes_searches_its_rows(browser, tmp_path):
         page = visit.open()
         page.wait_for_selector("#status:has-text('--rows FILE')")
         assert page.locator("#ask").is_hidden()
-        assert "adapts queries of 64 numbers" in page.locator("#facts").inner_text()
+        assert "Adapts queries of 64 numbers" in page.locator("#facts").inner_text()
 
 
 def test_confusions_and_likely_wrong_labels(browser, tmp_path):

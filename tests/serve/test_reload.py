@@ -1,7 +1,9 @@
 """A new model in place of the old one, while clients ask."""
 
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -54,6 +56,22 @@ def test_a_new_model_is_taken_without_dropping_a_request(tmp_path):
     assert set().union(*versions) == known
     for seen in versions:  # never back to an older model
         assert [v for i, v in enumerate(seen) if i == 0 or v != seen[i - 1]] == sorted(set(seen))
+
+
+def test_the_old_model_is_let_go(tmp_path):
+    path = tmp_path / "model.safetensors"
+    fitted(0, 200).save(path)
+    holder = Holder(lambda: engine_of(path), path)
+    with living(holder, look_seconds=0.05) as live:
+        assert gc.get_freeze_count() > 10_000  # what stays is not looked through again and again
+        live.ok("/v1/search", rows=[0])
+        live.get("/v1/confusions"), live.get("/v1/map")
+        old = [weakref.ref(one) for one in (holder.engine, holder.engine.model)]
+        fitted(0, 210).save(path)
+        wait_for(lambda: live.state.engine.n_rows == 210)
+        live.ok("/v1/search", rows=[0])
+        wait_for(lambda: not any(one() for one in old))
+    assert gc.get_freeze_count() == 0
 
 
 def test_a_damaged_model_is_refused_and_the_old_one_goes_on(tmp_path):

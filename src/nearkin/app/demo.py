@@ -9,6 +9,10 @@ before and after learning, as the paper's Figure 3 does.
 """
 
 import io
+import os
+import shlex
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -34,7 +38,8 @@ ROW = "{method:<22}{accuracy:>9.2f} ± {spread:<4.2f}{seconds:>10.2f}"
 NEXT = (
     ("nearkin run photos/", "a folder with a sub-folder of images for each class: a model, and a "
                             "report like this one in runs/photos"),
-    ("nearkin search runs/photos new.jpg --report found.html", "the most similar photos"),
+    ("nearkin serve runs/photos", "a page to look at them: drop a new photo, see the most similar "
+                                  "ones, confusions and likely wrong labels"),
     ("nearkin try embeddings.npy labels.txt", "vectors that you have: would it help in front of "
                                               "your index? It may say no"),
 )  # fmt: skip
@@ -61,7 +66,7 @@ def run(
     path = out / "report.html"
     _write_report(path, results, drawn[0], fitted, splits)
     progress(f"report: {path}\n\nnext, on your own data:")
-    for command, what in NEXT:
+    for command, what in _commands():
         progress(f"  {command}\n      {what}")
     return results
 
@@ -127,8 +132,9 @@ def _cards(results: list[dict[str, Any]], result: dict[str, Any]) -> str:
     return report.cards([
         (page.before_after(before, after, percent=True), "read rightly, before → after"),
         (page.before_after(1 - before, 1 - after, percent=True), "read wrongly, before → after"),
-        (page.before_after(result["map_raw"], result["map_learned"]),
-         "mean average precision: 1 if the images of the same digit come first"),
+        (page.before_after(result["precision_at_5_raw"], result["precision_at_5_learned"],
+                           percent=True),
+         "of the five most similar images show the same digit, before → after"),
     ])  # fmt: skip
 
 
@@ -151,8 +157,16 @@ def _next() -> Iterator[str]:
     yield "<h2>Next, on your own data</h2>"
     yield "".join(
         f"<pre>{escape(command)}</pre><p class=note>{escape(what[0].upper() + what[1:])}.</p>"
-        for command, what in NEXT
+        for command, what in _commands()
     )
+
+
+def _commands() -> Iterator[tuple[str, str]]:
+    """What to do next; first, how ``nearkin`` becomes a command where the shell knows none."""
+    if shutil.which("nearkin") is None and os.name == "posix":
+        activate = Path(sys.executable).parent / "activate"
+        yield f". {shlex.quote(os.path.relpath(activate))}", "once in each terminal"
+    yield from NEXT
 
 
 def _png(row: NDArray[Any]) -> bytes:

@@ -18,6 +18,7 @@ from nearkin.io.tables import Dataset
 
 ENCODER, IMAGES, SPLIT = "encoder.safetensors", "images.json", "split.npz"
 MODEL, FEATURES = "model.safetensors", "features.npy"
+COMPARED = 64  # rows that are looked at to know a file again
 TIMING = "timing.json"  # apart from the evaluation, which is the same each time
 
 
@@ -43,18 +44,36 @@ class TrainedModel:
         return features[_training_images(self.folder)[1]]
 
     def _of_model(self, rows: Any, y: Any) -> Any:
-        """Those of the rows that the model was trained on, after a comparison of the labels."""
-        own, labels = self.model.classes_[self.model.labels_], match_labels(y, self.model.classes_)
-        if self.folder is not None and len(labels) != len(own):
+        """Those of the rows that the model was trained on, after a comparison.
+
+        Of labels; where the file has none, of some rows as the model stores them.
+        """
+        own = self.model.classes_[self.model.labels_]
+        labels = None if y is None else match_labels(y, self.model.classes_)
+        if self.folder is not None and rows.shape[0] != len(own):
             train = _read_split(self.folder)
-            if train.max(initial=0) < len(labels):
-                rows, labels = rows[train], labels[train]
-        if not np.array_equal(labels, own):
+            if train.max(initial=0) < rows.shape[0]:
+                rows, labels = rows[train], None if labels is None else labels[train]
+        if labels is not None and not np.array_equal(labels, own):
             raise ValueError(
                 f"--train: {len(labels):,} rows whose labels are not those of the {len(own):,} "
                 "rows that the model was trained on; give the file that it was trained on"
             )
+        if labels is None and not self._stores(rows):
+            raise ValueError(
+                f"--train: {rows.shape[0]:,} rows that are not the {len(own):,} that the model was "
+                "trained on; give the file that it was trained on"
+            )
         return rows
+
+    def _stores(self, rows: Any) -> bool:
+        """Whether the model's rows were made of these, as far as a sample of them tells."""
+        stored = self.model.database_
+        if rows.shape != (len(stored), self.model.n_features_in_):
+            return False
+        some = np.linspace(0, len(stored) - 1, min(len(stored), COMPARED)).astype(int)
+        made = self.model.prepared(rows[some])
+        return np.allclose(made, stored[some], rtol=1e-3, atol=1e-3 * np.abs(stored[some]).max())
 
     @property
     def fit_seconds(self) -> float | None:

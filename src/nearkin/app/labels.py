@@ -19,9 +19,15 @@ def read_labelled(rows: Path, labels: Path | None, columns: Columns) -> Dataset:
             f"{rows} is a folder; 'nearkin run' takes images, and 'nearkin features' makes vectors "
             "of them"
         )
-    data = datasets.read(rows, labels or default_labels(rows), *astuple(columns))
+    data = read_rows(rows, labels, columns)
     if data.labels is None:
         raise ValueError(f"{rows} has no labels; give --labels FILE or --label-column NAME")
+    return data
+
+
+def read_rows(rows: Path, labels: Path | None, columns: Columns) -> Dataset:
+    """Vectors, and their labels if there are any."""
+    data = datasets.read(rows, labels or default_labels(rows), *astuple(columns))
     datasets.check_finite(data.rows, rows)
     return data
 

@@ -202,7 +202,7 @@ def calibration(result: dict[str, Any]) -> Iterator[str]:
         "<p class=note>On the dotted line guesses with a probability of 80 % are right in 80 % of "
         "the cases. Above it the model is better than it says, below it overconfident. The "
         f"calibration error, {result['calibration_error']:.1%}, is the mean distance of all "
-        "guesses from that line.</p>"
+        f"guesses from that line. Hollow dots are of fewer than {plots.FEW_ROWS} rows: chance.</p>"
     )
 
 

@@ -7,6 +7,7 @@ from nearkin.app.report import GRID, LEARNED, RAW
 from nearkin.io.atomic import atomic_write
 from nearkin.validation.extras import missing_extra
 
+FEW_ROWS = 10  # whose share of right guesses is chance
 TITLES = {"raw": "raw cosine", "learned": "learned"}
 _COLOURS = {"raw": RAW, "learned": LEARNED}
 
@@ -31,8 +32,10 @@ def _precision(axes: Any, result: dict[str, Any]) -> None:
 def _reliability(axes: Any, result: dict[str, Any]) -> None:
     bins = result["calibration"]["bins"]
     axes.plot([0, 1], [0, 1], color=RAW, lw=1, ls=":")
-    axes.plot([b["confidence"] for b in bins], [b["accuracy"] for b in bins], "o-", color=LEARNED,
-              lw=2)  # fmt: skip
+    axes.plot([b["confidence"] for b in bins], [b["accuracy"] for b in bins], color=LEARNED, lw=1.5)
+    for b in bins:
+        face = "none" if b["count"] < FEW_ROWS else LEARNED
+        axes.plot(b["confidence"], b["accuracy"], "o", color=LEARNED, mfc=face, clip_on=False)
     axes.set(xlabel="probability of the first guess", ylabel="how often it is right",
              xlim=(0, 1), ylim=(0, 1.03))  # fmt: skip
 

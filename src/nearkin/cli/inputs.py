@@ -70,9 +70,9 @@ def with_images(
 
 def training_rows(trained: "TrainedModel", path: Path | None, columns: "Columns") -> Any:
     """The training rows as they were given, if they are known."""
-    from nearkin.app.labels import read_labelled
+    from nearkin.app.labels import read_rows
 
-    return trained.training_rows(None if path is None else read_labelled(path, None, columns))
+    return trained.training_rows(None if path is None else read_rows(path, None, columns))
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,29 @@ SUMMARY_ATTRIBUTES = ("sampling", "n_neighbors", "margin", "step_size", "n_epoch
                       "n_members", "n_words", "n_features_out_", "model")  # fmt: skip
 
 
+# Measures whose names in JSON are short, in words.
+WORDS = {
+    "top_1": "right at the first guess",
+    "top_1_raw": "right by raw cosine",
+    "top_1_mean_per_class": "right, mean of the classes",
+    "top_3": "right among three guesses",
+    "top_3_mean_per_class": "among three, mean of the classes",
+    "top_5": "right among five guesses",
+    "top_5_mean_per_class": "among five, mean of the classes",
+    "map_raw": "mean average precision, raw cosine",
+    "map_learned": "mean average precision, learned",
+}
+
+
 def emit(result: Mapping[str, Any], as_json: bool) -> None:
     """Print a result: one JSON object, or one line per entry."""
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False, default=str))
         return
-    width = max((len(name) for name in result), default=0)
-    for name, value in result.items():
-        typer.echo(f"{name.replace('_', ' '):<{width}}  {_readable(value)}")
+    named = {WORDS.get(name, name.replace("_", " ")): value for name, value in result.items()}
+    width = max(map(len, named), default=0)
+    for name, value in named.items():
+        typer.echo(f"{name:<{width}}  {_readable(value)}")
 
 
 def _readable(value: Any) -> str:

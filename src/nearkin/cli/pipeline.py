@@ -1,5 +1,6 @@
 """Commands about whole runs: plan, run, demo."""
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -101,6 +102,9 @@ def run(
             pipeline.RunOptions(jobs, print_progress, partial(epoch_bar, settings), verbosity()),
         )
     emit(result, as_json)
+    if not as_json:
+        found = shlex.quote(str(folder or pipeline.default_folder(source)))
+        typer.echo(f"\nto look at it, and to search: nearkin serve {found}")
 
 
 def demo(

@@ -28,6 +28,9 @@ INDEX_PREPARATIONS = (
     WithinClassWhitening(0.03, outside=0.5, unit_length=False),
 )
 BANDWIDTHS = (0.8, 1.2, 1.8)
+# M has a number for each pair of columns: beyond, a gigabyte and more. The principal directions of
+# wide rows, all of which are candidates, lose nothing.
+MAX_UNREDUCED = 10_000
 # Random features approximate a Gaussian kernel well only in few dimensions.
 MAX_FOURIER = 64
 
@@ -59,6 +62,10 @@ class Starts:
         some = {n for n in COMPONENTS if self.most / 20 <= n <= 0.7 * self.most}
         counts = (some | {self.most}) - {best.n_components}
         return [clone(best).set_params(n_components=n) for n in sorted(counts)]
+
+    def unreduced(self) -> list[UnitLength]:
+        """Rows as they are, of unit length."""
+        return [] if self.columns > MAX_UNREDUCED else [UnitLength()]
 
     def resized(self, best: Any) -> list[Preprocess]:
         """Half and twice as many directions: what is best depends on the number of rows."""

@@ -31,7 +31,6 @@ from nearkin.learning.presets import (
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
 from nearkin.preprocessing.transformers import learns_from_labels
-from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.selection.candidates import START_COMPONENTS, Starts
 from nearkin.selection.holdout import draw_sample, draw_splits
 from nearkin.selection.options import Selection
@@ -377,7 +376,8 @@ def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]
     plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
     whitened = [search.learned(p, search.start) for p in starts.whitened()]
     reduced = starts.reduced(search.best(whitened).preprocess)
-    tried = [*whitened, *(search.learned(p, search.start) for p in (*reduced, UnitLength()))]
+    others = (*reduced, *starts.unreduced())
+    tried = [*whitened, *(search.learned(p, search.start) for p in others)]
     for group in (starts.powered, starts.within_class, starts.fourier):
         options = track(group(search.best(tried).preprocess), group.__name__, show=show)
         tried += [search.learned(p, search.start) for p in options]

@@ -156,8 +156,9 @@ class Engine:
         if not (np.isfinite(found.scores) | (found.indices < 0)).all():
             raise ValueError("vectors are too large: their similarities are beyond float32")
         order = np.argsort(-found.scores, axis=1, kind="stable")[:, :n]
-        scores = np.take_along_axis(found.scores, order, 1).astype(float).round(6).tolist()
-        places = np.take_along_axis(found.indices, order, 1).tolist()
+        queries = np.arange(len(order))[:, None]
+        scores = found.scores[queries, order].astype(float).round(6).tolist()
+        places = found.indices[queries, order].tolist()
         return [
             [self.row(row) | {"similarity": score} for row, score in zip(*one) if row >= 0]
             for one in zip(places, scores)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nearkin.serve import garbage
 from nearkin.serve.monitoring import Monitor
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Holder:
         self._seen = stamp(path)
         self.engine = open_engine()
         self.error = ""
+        self._replaced = False
 
     async def watch(self, monitor: Monitor, seconds: float = SECONDS) -> None:
         """Look at the file for ever."""
@@ -56,6 +58,9 @@ class Holder:
 
     async def look(self, monitor: Monitor) -> None:
         """Take a new model, if there is one that stands still."""
+        if self._replaced:  # requests that had begun with the old one have ended, but for a few
+            self._replaced = False
+            garbage.settle()
         found = stamp(self._path)
         if found is None or found == self._seen:
             return
@@ -71,3 +76,4 @@ class Holder:
         monitor.reloads["taken"] += 1
         log.warning("a new model of %s rows has been put in place", f"{engine.n_rows:,}")
         await asyncio.to_thread(old.close)
+        self._replaced = True

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from nearkin.serve import schemas
+from nearkin.serve.bodies import BodyRoute
 from nearkin.serve.errors import Json, Refused
 from nearkin.serve.pictures import picture
 from nearkin.serve.review import Suspect
@@ -34,7 +35,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
 def routes(state: State) -> APIRouter:
     """All endpoints, on this state."""
     router = APIRouter(prefix="/v1", responses=PROBLEMS)
-    _add_questions(router, state)
+    questions = APIRouter(route_class=BodyRoute)
+    _add_questions(questions, state)
+    router.include_router(questions)
     _add_rows(router, state)
     _add_review(router, state)
     return router

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Label = str | int | float | bool
 Name = Literal["raw", "learned"]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 MOST_QUERIES, MOST_IMAGES = 1_000, 16
 
 
@@ -15,7 +16,7 @@ class Queries(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     vectors: Annotated[
-        list[list[float]] | None,
+        list[list[Number]] | None,
         Field(max_length=MOST_QUERIES, description="Vectors as the model was trained on."),
     ] = None
     rows: Annotated[

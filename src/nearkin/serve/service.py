@@ -15,6 +15,7 @@ import nearkin
 from nearkin.native.threads import limited_libraries
 from nearkin.serve import monitoring, reload
 from nearkin.serve.errors import Json, Refused, error_response
+from nearkin.serve.garbage import settled
 from nearkin.serve.gate import Gate, Limits
 from nearkin.serve.guard import Guard
 from nearkin.serve.reload import Holder
@@ -41,7 +42,7 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         watch = asyncio.create_task(holder.watch(state.monitor, look_seconds))
         # Large products are shared out by panels; threads of BLAS spin for long after each product.
-        with limited_libraries(1):
+        with limited_libraries(1), settled():
             yield
         watch.cancel()
         with suppress(asyncio.CancelledError):

@@ -4,6 +4,7 @@ import { $, fill, make, nameOf, get, picture } from "./widgets.js";
 
 const TITLES = { raw: "Raw cosine", learned: "Learned similarity" };
 const STEP = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+const NAMED = 24; // of more classes, the colours are no longer told apart
 let data = null, model = null, chosen = 0, shown = "", canvases = {};
 
 const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
@@ -17,6 +18,7 @@ export function showMap(answer, known, row) {
   const place = data.rows.indexOf(row);
   if (place >= 0) chosen = place;
   if (!again) build();
+  legend();
   draw();
   describe();
 }
@@ -33,6 +35,29 @@ function build() {
     canvases[name] = canvas;
     return make("div", {}, make("h3", {}, TITLES[name]), canvas);
   }));
+}
+
+// The classes by colour; one that is pressed is shown alone.
+function legend() {
+  const known = Object.entries(data.names).filter(([, label]) => label !== null);
+  fill($("map-legend"), ...(known.length > NAMED ? [] : known).map(([place, label]) => {
+    const swatch = make("i", {});
+    swatch.style.background = colour(Number(place));
+    const button = make("button", { type: "button", "aria-pressed": String(String(label) === shown) }, swatch, String(label));
+    button.addEventListener("click", () => {
+      $("map-label").value = shown === String(label) ? "" : String(label);
+      filter();
+      document.querySelector(`#map-legend button:nth-child(${known.findIndex(([p]) => p === place) + 1})`).focus();
+    });
+    return button;
+  }));
+}
+
+function filter() {
+  shown = $("map-label").value.trim();
+  if (!data) return;
+  legend();
+  draw();
 }
 
 const visible = (i) => !shown || String(data.names[data.labels[i]]) === shown;
@@ -116,5 +141,5 @@ function drawOne(canvas, places) {
 }
 
 addEventListener("resize", () => data && draw());
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => data && draw());
-$("map-label").addEventListener("change", () => { shown = $("map-label").value.trim(); if (data) draw(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", filter);
+$("map-label").addEventListener("change", filter);

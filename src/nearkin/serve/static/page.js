@@ -16,14 +16,17 @@ function tell(text, isError = false) {
   $("status").classList.toggle("error", isError);
 }
 
+// Do something that may fail, which is then told; whether it succeeded.
 async function attempt(work, doing = "") {
   tell(doing);
   try {
     await work();
     if ($("status").textContent === doing) tell("");
+    return true;
   } catch (error) {
     if (error instanceof Problem && error.status === 401) showToken();
     else tell(error.message, true);
+    return false;
   }
 }
 
@@ -38,11 +41,14 @@ async function loadModel() {
   model = await get("/v1/model");
   $("token").hidden = true;
   const kind = model.n_classes ? ` in ${count(model.n_classes)} classes` : "";
-  $("facts").textContent = can("search") ? `${count(model.rows)} rows of ${count(model.columns)} numbers${kind}`
-    : `adapts queries of ${count(model.columns)} numbers`;
+  const stored = model.pictures ? `${count(model.rows)} images${kind}` : `${count(model.rows)} rows of ${count(model.columns)} numbers${kind}`;
+  $("facts").textContent = can("search") ? `Search by what “similar” has been learned to mean: ${stored}`
+    : `Adapts queries of ${count(model.columns)} numbers`;
+  document.querySelector("#browse summary").textContent = model.pictures ? "Browse the images" : "Browse the rows";
   for (const [view, needed] of Object.entries(NEEDED)) document.querySelector(`nav [data-view=${view}]`).hidden = !can(needed);
   $("ask").hidden = !can("search");
   $("row-form").hidden = !can("ask_rows");
+  $("browse").hidden = !can("rows");
   $("label-line").hidden = $("map-line-label").hidden = !model.n_classes;
   fill($("classes"), ...(model.classes ?? []).map((label) => make("option", { value: String(label) })));
   fill($("n"), ...[6, 12, 24, 48].filter((n) => n <= model.most || n === 6)
@@ -102,21 +108,34 @@ function showHits(found, decision, row) {
   const score = (hit, ...more) => make("span", { className: "score" }, make("span", {}, hit.similarity.toFixed(3)), ...more);
   const draw = (hits, vote) => hits.map((hit) => {
     const share = vote ? votes.get(hit.row) : undefined;
-    const lines = share === undefined ? [score(hit)]
+    const lines = share === undefined ? [score(hit), ...(decision ? [make("span", { className: "vote" })] : [])] // as high as the others
       : [score(hit, make("span", {}, `vote ${percent(share)}`)), bar({ neighbors: share }, "vote", most)];
     return card(hit, model, { mark: mark(hit), lines });
   });
   fill($("raw"), ...(found.raw ? draw(found.raw, false) : [make("li", { className: "note" }, model.no_raw ?? "")]));
   fill($("learned"), ...draw(found.learned, true));
   const voted = voters.filter((voter) => voter.share > 0).length;
-  if (decision) $("learned-note").textContent = `${voted} of ${voters.length} neighbours vote`;
+  if (decision) $("learned-note").textContent = `${count(voted)} neighbours vote; green: how much`;
   $("found").hidden = false;
+  $("found-note").hidden = !(row && "label" in row);
 }
 
 async function searchRow(number) {
   const row = await checked(await get(`/v1/rows/${number}`));
   $("row").value = number;
   await ask({ rows: [number] }, { title: nameOf(row), row, image: model.pictures ? picture(number, model.model) : null });
+}
+
+// Stored rows in their order, of the chosen class or of all.
+async function browse(more = false) {
+  if (!$("browse").open) return;
+  const label = $("label").value.trim(), list = $("rows");
+  const offset = more ? list.childElementCount : 0;
+  const answer = await checked(await get(`/v1/rows?offset=${offset}&limit=${PAGE}${label ? `&label=${encodeURIComponent(label)}` : ""}`));
+  const cards = answer.rows.map((row) => card(row, model));
+  if (more) list.append(...cards);
+  else fill(list, ...cards);
+  $("rows-more").hidden = list.childElementCount >= answer.total;
 }
 
 async function searchFile(file) {
@@ -144,8 +163,10 @@ function parseVector(text) {
 // ---- confusions and likely wrong labels
 
 function showReview(answer) {
-  const note = "Each stored row is asked for the others, its own vote left out. The similarity was learned from "
-    + "these rows, so that new rows will be confused more often.";
+  const note = answer.relearned
+    ? "Each row is judged by a model that was learned again without it, as a new row would be."
+    : "Each stored row is asked for the others, its own vote left out. The similarity was learned from "
+      + "these rows, so that new rows will be confused more often.";
   for (const place of document.querySelectorAll(".review-note")) place.textContent = note;
   const text = answer.state === "failed" ? `This failed: ${answer.error}`
     : `${count(answer.examined)} of ${count(answer.rows)} rows examined, ${count(answer.wrong)} taken for another class`;
@@ -169,7 +190,8 @@ async function showConfusions(label, predicted) {
   }));
   if (label === undefined) {
     fill($("pair-rows"));
-    $("pair-title").textContent = answer.pairs.length ? "Choose a confusion to see its rows" : "";
+    $("pair-title").textContent = answer.pairs.length ? "Choose a confusion to see its rows"
+      : answer.state === "done" ? "No row is taken for another class." : "";
     return;
   }
   const rows = await get(`/v1/confusions/rows?label=${encodeURIComponent(label)}&predicted=${encodeURIComponent(predicted)}&limit=100`);
@@ -195,6 +217,8 @@ async function showSuspects() {
   showReview(answer);
   fill($("suspects"), ...pages.flatMap((page) => page.suspects).map((one) => suspectCard(one)));
   $("more").hidden = answer.total <= suspectCount;
+  $("no-suspects").textContent = label ? `The neighbours of all rows of ${label} agree with it.` : "The neighbours of all rows agree with their labels.";
+  $("no-suspects").hidden = answer.total > 0 || answer.state !== "done";
 }
 
 async function exportSuspects() {
@@ -239,8 +263,8 @@ async function show() {
 
 async function followHash() {
   if (location.hash === "#main") return;
-  await attempt(show, location.hash.startsWith("#row=") ? "Searching …" : "");
-  if (location.hash.startsWith("#row=")) {
+  const isSearch = location.hash.startsWith("#row=");
+  if (await attempt(show, isSearch ? "Searching …" : "") && isSearch) {
     scrollTo({ top: 0 });
     tell(`Most similar rows of ${asked.title}`);
   }
@@ -256,7 +280,14 @@ $("row-form").addEventListener("submit", (event) => {
   else location.hash = hash;
 });
 $("random").addEventListener("click", () => { location.hash = `#row=${Math.floor(Math.random() * model.rows)}`; });
-$("label").addEventListener("change", again);
+$("label").addEventListener("change", async () => { await again(); if ($("browse").open) attempt(browse); });
+$("browse").addEventListener("toggle", () => attempt(browse));
+$("rows").addEventListener("click", (event) => { // what is found comes below
+  if (!event.target.closest("a")) return;
+  $("browse").open = false;
+  document.querySelector("#browse summary").focus();
+});
+$("rows-more").addEventListener("click", () => attempt(() => browse(true)));
 $("n").addEventListener("change", again);
 $("vector-form").addEventListener("submit", (event) => {
   event.preventDefault();
