@@ -14,6 +14,7 @@ from nearkin.learning.constraints import Constraint
 from nearkin.learning.sampling import SamplingRule
 from nearkin.learning.state import Progress
 from nearkin.learning.step import block_step
+from nearkin.learning.step_size import step_sizes
 from nearkin.learning.superblocks import BLOCK as PIPELINE_BLOCK
 from nearkin.learning.superblocks import Workspace, make_workspace, run_superblock
 from nearkin.native.barrier import run_team
@@ -156,8 +157,8 @@ class Trainer:
         if s.order == "local":  # cells in random order, rows in random order within
             rank = rng.permutation(int(self.cells.max()) + 1)
             order = order[np.argsort(rank[self.cells[order]], kind="stable")]
-        t = np.arange(n) + self.t0  # counts every row, also skipped ones
-        steps = (s.step_size / np.sqrt(t / len(self.X) + 1)).astype(np.float32)
+        t = np.arange(1, n + 1) + self.t0  # counts every row, also skipped ones
+        steps = step_sizes(s.step_size, t, len(self.X))
         if self.weights is not None:
             steps *= self.weights[order]
         draws = rng.random(n) if s.rule.random else np.zeros(n)
