@@ -49,8 +49,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     sampling : {"auto", "hardest", "uniform", "random_target", "all", "softmax"} or SamplingRule
         Which neighbours a step pulls and pushes. ``"auto"``: ``"softmax"`` where rows outnumber
         dimensions, else ``"all"``. ``"hardest"`` is the paper's. An object sets the rule's own
-        parameters, ``Hardest(margin=0.05)`` or ``Softmax(temperature=0.05)``, or is a rule of your
-        own (`nearkin.learning.sampling`).
+        parameters: the margin b of the paper by ``Hardest(margin=0.05)``, a temperature by
+        ``Softmax(temperature=0.05)``. It may be a rule of your own (`nearkin.learning.sampling`).
     prepare : "auto", Preprocess, WithinClassWhitening or None
         How rows are centred and mapped before M is learned on them: a linear map, so that
         `transform_query` is still compared with the rows as they were given. ``"auto"`` whitens by
