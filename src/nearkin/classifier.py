@@ -15,7 +15,7 @@ from nearkin.adapter import METRICS, Adapter, Metric, fold
 from nearkin.io import models
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.classifier_fit import ClassifierFit
-from nearkin.learning.constraints import matrix_of
+from nearkin.learning.factorization import matrix_of
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.index import NeighborIndex

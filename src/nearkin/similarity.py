@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearkin.adapter import METRICS, Adapter, Metric, fold
 from nearkin.io.fingerprint import Digest
-from nearkin.learning.constraints import components
+from nearkin.learning.factorization import components
 from nearkin.learning.objective import edge_scores, objective
 from nearkin.learning.preparation import known_preparation
 from nearkin.native import pairs

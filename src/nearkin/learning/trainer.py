@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearkin.learning.averaging import ITERATES_AN_EPOCH, MIN_BLOCKS, IterateMean
 from nearkin.learning.blocks import BLOCK, Block
-from nearkin.learning.constraints import Constraint
+from nearkin.learning.constraints import Constraint, rescale
 from nearkin.learning.sampling import SamplingRule
 from nearkin.learning.state import Progress
 from nearkin.learning.step import block_step
@@ -199,7 +199,7 @@ class Trainer:
         violations, loss, alpha = self._in_order(block)
         self._update(block, alpha)
         if self.settings.constraint.normalize and alpha == 1.0:  # not known from step to step
-            self._rescale(self.matrix)
+            rescale(self.matrix, self.initial_norm)
         return violations, loss
 
     def _visit(  # type: ignore[no-untyped-def]
@@ -248,12 +248,4 @@ class Trainer:
 
     def project(self, matrix: Array) -> None:
         """Restore what the constraint promises of a matrix, if it is still finite."""
-        if np.isfinite(matrix).all():
-            self.settings.constraint.project(matrix)
-            if self.settings.constraint.normalize:
-                self._rescale(matrix)
-
-    def _rescale(self, matrix: Array) -> None:
-        norm = np.linalg.norm(matrix)
-        if norm > 0:
-            matrix *= np.float32(self.initial_norm / norm)
+        self.settings.constraint.restore(matrix, self.initial_norm)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.learning.constraints import components, matrix_of
+from nearkin.learning.factorization import components, matrix_of
 from nearkin.native import pairs
 from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.transformers import applied
