@@ -41,8 +41,9 @@ def _is_psd(model: Any) -> bool:
     if getattr(model, "psd", False):
         return True
     raise AttributeError(
-        f"{type(model).__name__} has components_ and transform only with psd=True: a similarity "
-        "that is not positive semidefinite is not an inner product; use transform_query instead"
+        f"{type(model).__name__} has components_ and transform only if it, or the learner of its "
+        "members, has constraint=Constraint(psd=True): a similarity that is not positive "
+        "semidefinite is not an inner product; use transform_query instead"
     )
 
 
@@ -181,7 +182,7 @@ class BilinearSimilarity:
 
     @property
     def components_(self) -> NDArray[np.float32]:
-        """L with ``M = LᵀL``; needs ``psd=True``."""
+        """L with ``M = LᵀL``; needs ``constraint=Constraint(psd=True)``."""
         _is_psd(self)
         check_is_fitted(self, "matrix_")
         return components(self.matrix_)

@@ -1,4 +1,4 @@
-"""How a fit is executed: what changes its speed, its memory and what it reports."""
+"""How a fit is executed: visiting order, quantisation, neighbour search, reporting."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,11 @@ _FEW_ROWS = 32
 
 @dataclass(repr=False)
 class Execution(ParameterGroup):
-    """How `SLNE` runs, apart from the method itself.
+    """How `SLNE` runs: speed, memory and reporting; some of it changes the learned matrix, too.
+
+    Only `verbose` never changes M. `order` changes the sequence of the steps; `index`, `refresh`
+    and `hub_limit` change the neighbours; ``quantize=True`` changes M with rules that need all
+    scores; `callback` can end a fit early.
 
     Parameters
     ----------
