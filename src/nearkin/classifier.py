@@ -19,7 +19,7 @@ from nearkin.learning.factorization import matrix_of
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.index import NeighborIndex
-from nearkin.neighbors.retrieval import Retrieval, index_description, known_retrieval
+from nearkin.neighbors.retrieval import Retrieval, index_description, retrieval_problem
 from nearkin.preprocessing.transformers import applied
 from nearkin.selection.options import Selection
 from nearkin.selection.report import report
@@ -35,7 +35,7 @@ from nearkin.voting.scores import voter_novelty
 from nearkin.voting.shares import VoteShares
 from nearkin.voting.shortlist import row_index, searched_index
 from nearkin.voting.tally import Voters, ranked, shares, tallies, voter_blocks
-from nearkin.voting.votes import Vote, VoteName, known_vote
+from nearkin.voting.votes import Vote, VoteName, vote_problem
 
 Array = NDArray[np.float32]
 
@@ -121,8 +121,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         "similarity": expect.auto(expect.part("similarity", "a learner such as SLNE()")),
         "preprocess": expect.auto(expect.part("transform", "a transformer such as Preprocess()")),
         "n_neighbors": expect.either(expect.choice("auto"), expect.whole(1)),
-        "vote": known_vote,
-        "index": known_retrieval,
+        "vote": vote_problem,
+        "index": retrieval_problem,
         "selection": expect.group(Selection),
         "random_state": expect.seed,
     }

@@ -14,7 +14,7 @@ from nearkin.adapter import METRICS, Adapter, Metric, fold
 from nearkin.io.fingerprint import Digest
 from nearkin.learning.factorization import components
 from nearkin.learning.objective import edge_scores, objective
-from nearkin.learning.preparation import known_preparation
+from nearkin.learning.preparation import preparation_problem
 from nearkin.native import pairs
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
@@ -72,7 +72,7 @@ class BilinearSimilarity:
             require("t_", getattr(self, "t_", 0), expect.whole(0, 2**62))
 
     def _check_preparation(self, D: int) -> None:
-        problem = known_preparation(self.preparation_)
+        problem = preparation_problem(self.preparation_)
         if problem:
             raise ValueError(f"preparation_ must be {problem}; fit again")
         self.preparation_._check_fitted()  # type: ignore[union-attr]

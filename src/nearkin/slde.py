@@ -17,7 +17,7 @@ from nearkin.ensemble.pairs import fit_rounds
 from nearkin.ensemble.projections import (
     Projection,
     ProjectionName,
-    known_projection,
+    projection_problem,
     usual_members,
 )
 from nearkin.io.run_folder import RunFolder, as_run_folder
@@ -112,7 +112,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
 
     PARAMETERS: ClassVar[Table] = {
         "learner": expect.optional(expect.part("fit", "a learner such as SLNE()")),
-        "projection": known_projection,
+        "projection": projection_problem,
         "n_members": expect.optional(expect.whole(1)),
         "n_components": expect.optional(expect.whole(1)),
         "coupling": expect.choice(*get_args(Coupling)),

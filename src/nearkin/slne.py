@@ -23,9 +23,9 @@ from nearkin.learning.memory import check_extended, check_fit
 from nearkin.learning.neighborhood_fit import NeighborhoodFit, prepare_rows
 from nearkin.learning.pair_fit import PairFit
 from nearkin.learning.pairs import check_weights
-from nearkin.learning.preparation import Preparation, known_preparation
+from nearkin.learning.preparation import Preparation, preparation_problem
 from nearkin.learning.presets import TALL, for_shape
-from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
+from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, rule_problem
 from nearkin.learning.trainer import Hyperparameters, Trainer
 from nearkin.learning.training_data import ROWS, TrainingData, judged_rows
 from nearkin.native.blas import serial_blas
@@ -121,8 +121,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     """
 
     PARAMETERS: ClassVar[Table] = {
-        "sampling": expect.either(expect.choice("auto"), known_rule),
-        "prepare": known_preparation,
+        "sampling": expect.either(expect.choice("auto"), rule_problem),
+        "prepare": preparation_problem,
         "n_neighbors": expect.whole(1),
         "step_size": expect.optional(expect.number(above=0)),
         "max_epochs": expect.whole(1),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from nearkin.native.vectors import CACHE_BYTES
-from nearkin.neighbors.retrieval import Retrieval, known_retrieval
+from nearkin.neighbors.retrieval import Retrieval, retrieval_problem
 from nearkin.validation import expect
 from nearkin.validation.parameters import ParameterGroup, Table
 
@@ -63,7 +63,7 @@ class Execution(ParameterGroup):
     PARAMETERS: ClassVar[Table] = {
         "order": expect.choice(*ORDERS),
         "quantize": expect.either(expect.flag, expect.choice("auto")),
-        "index": known_retrieval,
+        "index": retrieval_problem,
         "refresh": expect.whole(0, 10),
         "hub_limit": expect.optional(expect.number(1)),
         "verbose": expect.verbosity,

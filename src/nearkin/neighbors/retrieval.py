@@ -20,7 +20,7 @@ from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors.base import Array
 from nearkin.neighbors.index import NeighborIndex, check_k, index_of
 from nearkin.neighbors.lists import without_self
-from nearkin.neighbors.registry import IndexDescription, known_index
+from nearkin.neighbors.registry import IndexDescription, index_problem
 from nearkin.preprocessing.prepared import prepared
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.validation import expect
@@ -38,8 +38,8 @@ Kind = Literal["transformer", "vectors", "function"]
 RetrievalT = TypeVar("RetrievalT", bound="Retrieval")
 
 
-def known_source(value: Any) -> str | None:
-    """What neighbours can be found by: an `Expectation`."""
+def source_problem(value: Any) -> str | None:
+    """What is wrong with the source of a `Retrieval`, or None: an `Expectation`."""
     if isinstance(value, type):
         return f"an object, not a class: give {value.__name__}()"
     right = value is None or hasattr(value, "transform") or _is_array(value) or _takes_two(value)
@@ -49,11 +49,11 @@ def known_source(value: Any) -> str | None:
     )  # fmt: skip
 
 
-def known_retrieval(value: Any) -> str | None:
-    """The description of an index, or a `Retrieval`: an `Expectation`."""
+def retrieval_problem(value: Any) -> str | None:
+    """What is wrong with an ``index=``, a description or a `Retrieval`, or None."""
     if isinstance(value, Retrieval):
         return None
-    problem = known_index(value)
+    problem = index_problem(value)
     return problem and f"{problem}; or Retrieval(...)"
 
 
@@ -90,7 +90,7 @@ class Retrieval(ParameterGroup):
     True
     """
 
-    PARAMETERS: ClassVar[Table] = {"source": known_source, "index": known_index}
+    PARAMETERS: ClassVar[Table] = {"source": source_problem, "index": index_problem}
 
     transformer_: Any
     vectors_: Array
