@@ -15,7 +15,7 @@ from nearkin.io.fingerprint import Digest
 from nearkin.learning.factorization import components
 from nearkin.learning.objective import edge_scores, objective
 from nearkin.learning.preparation import preparation_problem
-from nearkin.native import pairs
+from nearkin.native import listed_scores
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.index import own_lists
@@ -139,7 +139,7 @@ class BilinearSimilarity:
         queries = self.transform_query(X)
         stored = as_rows(Z, "Z", queries.shape[1])
         lists = padded(as_voters(neighbors, len(queries), len(stored)))
-        scores = pairs.pair_scores(queries, stored, lists)
+        scores = listed_scores.pair_scores(queries, stored, lists)
         if self.preparation_ is not None:
             scores -= (queries @ self.preparation_.mean_)[:, None]
         return scores

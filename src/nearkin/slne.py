@@ -248,7 +248,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             not called again for epochs that are done. ``RunFolder(path).discard()`` removes it.
         """
         check_parameters(self)
-        data = TrainingData.of(self, X, y, neighbors, sample_weight, several=True)
+        data = TrainingData.of(self, X, y, neighbors, sample_weight, multilabel=True)
         self.rule_ = for_shape(*data.rows.shape)["sampling"]
         if self._execution.refresh:
             check_metric(self.index, len(data.rows), "dot")
@@ -256,7 +256,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         check_fit(self, data, place.durable)
         seen = FittedRows(data.rows, data.y, data.neighbors, min(self.n_neighbors, len(data.y) - 1))
         with place.claim("SLNE.fit") as claimed:
-            self._cached_seen = None if data.several else seen
+            self._cached_seen = None if data.multilabel else seen
             NeighborhoodFit(self, data).run(claimed)
         return self
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin.native.blas import multiply_into
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
 from nearkin.validation.caller import warn_caller
 from nearkin.voting.choice import Ballot, ChosenVote, choose
@@ -106,7 +106,7 @@ def validation_rows(
         return HoldOut.none(len(labels))
     if labels.ndim == 2:
         raise ValueError(
-            f"validation_fraction={fraction} judges by votes for one label a row, and y has "
+            f"validation_fraction={fraction} judges by votes for one label per row, and y has "
             "several; give validation_fraction=0"
         )
     holdout = HoldOut.draw(neighbors, labels, fraction, np.random.default_rng(seed))

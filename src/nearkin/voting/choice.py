@@ -30,7 +30,7 @@ _BLOCK_CELLS = 1 << 24
 
 @dataclass(frozen=True)
 class Ballot:
-    """All that votes on some queries, and their true labels.
+    """Neighbour scores, neighbour labels and true labels of held-out queries.
 
     Attributes
     ----------
