@@ -72,7 +72,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         (a tenth of them, at most 5,000, if the similarity is given).
     index : str or Retrieval
         How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`. Among the
-        preprocessed rows, or by a `nearkin.Retrieval` of its own.
+        preprocessed rows, or in another feature space by a `nearkin.Retrieval`.
     selection : Selection, optional
         What the automatic choice aims at (classification or retrieval) and may cost.
     random_state : int, RandomState instance or None
@@ -104,7 +104,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     scale_ : float
         Mean squared row length; 1 where a similarity makes no use of it.
     csls_bias_ : (n,) float32 array
-        What ``vote_.csls`` takes off each row's score.
+        Subtracted from each row's score by ``vote_.csls``.
     search_index_ : dict of arrays, or None
         The index that a file has brought along; without one, it is built for the first query.
 

@@ -48,7 +48,7 @@ def _is_psd(model: Any) -> bool:
 
 
 class BilinearSimilarity:
-    """What a learned ``matrix_`` offers. A mixin: learners supply `fit`."""
+    """Scores and query transform of a learned ``matrix_``. A mixin: learners supply `fit`."""
 
     matrix_: NDArray[np.float32]
     preparation_: LinearPreprocessing | None = None
@@ -219,7 +219,7 @@ class BilinearSimilarity:
 
 
 class NeighborhoodSimilarity(BilinearSimilarity):
-    """What learning within neighbourhoods offers beside: the objective. A mixin, too."""
+    """Adds the objective (Eq. 6), which needs neighbourhoods. A mixin, too."""
 
     retrieval_: Retrieval | None = None
 

@@ -40,8 +40,8 @@ Array = NDArray[np.float32]
 class SLDE(NeighborhoodSimilarity, BaseEstimator):
     """Learn one similarity per projection, in parallel, and add them up (Eq. 8).
 
-    Where it runs is joblib's business: ``n_jobs`` on one machine, and
-    ``joblib.parallel_config(backend="dask")`` around `fit` for a cluster (``docs/cluster.md``).
+    Members are learned by joblib workers: ``n_jobs`` on one machine, or a cluster by
+    ``joblib.parallel_config(backend="dask")`` around `fit` (``docs/cluster.md``).
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ Array = NDArray[np.float32]
 
 
 class SLNE(NeighborhoodSimilarity, BaseEstimator):
-    """Learn M so that each row is more similar to its own kind than to the other near rows.
+    """Learn M so that each row is more similar to same-class neighbours than to the others.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         M, for prepared rows.
     preparation_ : fitted preparation, or None
     retrieval_ : fitted Retrieval, or None
-        What found the neighbours, without their vectors; None in the space which is learned on.
+        Search in another feature space, without its vectors; None: in the space of M.
     history_ : list of dict
         For each epoch: ``epoch``, ``violation_rate``, ``loss``, ``skipped``, ``seconds`` and, with
         early stopping, ``validation``. The violation rate is the share of the visited rows with a
@@ -236,7 +236,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             float32 in C order is used in place, also as a read-only memory map; anything else
             is converted.
         y : (n,) array-like, or (n, L) indicator array
-            Labels; of rows with several labels, those that share one are of a kind.
+            Labels; of rows with several labels, those that share one are targets.
         neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
             Ready-made neighbour lists; found with `index` if left out.
         sample_weight : (n,) array-like, optional
@@ -315,8 +315,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
         For this the estimator keeps a reference to the rows, labels and lists given to `fit` (a
         copy of all rows, in memory, after the first `partial_fit`, which searches lists anew that
-        were not given). They are neither saved nor
-        pickled: with a model from a file, ``fit`` on all rows with ``warm_start=True`` goes on.
+        were not given). They are neither saved nor pickled: with a model from a file, ``fit`` on
+        all rows with ``warm_start=True`` goes on.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ from nearkin.validation.parameters import ParameterGroup, Table
 class Constraint(ParameterGroup):
     """The set of matrices that M is projected to.
 
-    Symmetry and norm hold after every step, rank and semidefiniteness at least once an epoch.
+    Symmetry and norm hold after every step, rank and semidefiniteness at least once per epoch.
 
     Parameters
     ----------

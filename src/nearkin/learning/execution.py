@@ -12,7 +12,7 @@ from nearkin.validation.parameters import ParameterGroup, Table
 Order = Literal["random", "local", "given"]
 ORDERS: tuple[Order, ...] = ("random", "local", "given")
 
-# Rows a dimension up to which their int8 copy is no larger than eight matrices.
+# Rows per dimension up to which their int8 copy is no larger than eight matrices.
 _FEW_ROWS = 32
 
 
@@ -37,8 +37,8 @@ class Execution(ParameterGroup):
         approximation. ``"auto"``: where M stays the same and the copy is no larger than eight
         matrices.
     index : str or Retrieval
-        How neighbours are found: see `nearkin.neighbors.nearest`. In the space which is learned on,
-        or by a `nearkin.Retrieval` of its own.
+        How neighbours are found: see `nearkin.neighbors.nearest`. In the space that M is
+        learned in, or in another one by a `nearkin.Retrieval`.
     refresh : int
         Learn so many times again, with neighbours searched anew under what was learned, by dot
         product, beside the plain ones: for an index that is searched as a whole. With early
@@ -47,7 +47,7 @@ class Execution(ParameterGroup):
         A row in more than this many times the mean number of lists is a hub, and keeps only so
         many of them as neighbours: see `nearkin.neighborhoods.neighborhoods`.
     verbose : int
-        1 prints a line an epoch.
+        1 prints one line per epoch.
     callback : callable, optional
         Called as ``callback(epoch, model)`` after each epoch; returning True stops the fit.
     """

@@ -50,7 +50,7 @@ class SamplingRule(ParameterGroup):
     Attributes
     ----------
     random : bool
-        Whether the rule draws a random number a row.
+        Whether the rule draws one random number per row.
     extreme : bool
         Whether it looks at one target and the most similar impostor only, so that the other
         scores need not be exact.

@@ -1,4 +1,4 @@
-"""Retrieval: what finds the neighbours, where that is not the space which is learned on.
+"""Retrieval: neighbour search in another feature space than the one M is learned in.
 
 In the paper a retrieval system of its own supplies the neighbourhoods of training rows and of
 queries, and the similarity that is learned re-ranks what it finds.
@@ -58,7 +58,9 @@ def retrieval_problem(value: Any) -> str | None:
 
 
 class Retrieval(ParameterGroup):
-    """What finds the neighbours, apart from what is learned on: give it as an ``index=``.
+    """Neighbour search in another feature space than the one the similarity is learned in.
+
+    Give it as the ``index=`` of `Execution` or `SoftVotingKNN`.
 
     Parameters
     ----------
@@ -66,8 +68,8 @@ class Retrieval(ParameterGroup):
         Where neighbours are searched. In what a transformer such as `Preprocess` makes of the rows
         as they were given (it is fitted along, unless it is fitted); in other vectors of the same
         rows; or by a function of queries and k that returns an (m, k) array of row numbers, nearest
-        first and ``-1`` in empty places. It is asked for the training rows, too: a row may list
-        itself. None is the rows as they were given.
+        first and ``-1`` in empty places. It is called with the training rows, too, and may list a
+        row as its own neighbour. None: the rows as they were given.
     index : str
         How: see `nearkin.neighbors.nearest`. A function needs none.
 
