@@ -25,7 +25,7 @@ from nearkin import SLDE, SLNE, Preprocess
 from nearkin.learning.holdout import held_out
 from nearkin.learning.presets import IMAGES
 from nearkin.metrics import top_n_accuracy
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.neighbors import nearest
 from nearkin.voting import votes
 

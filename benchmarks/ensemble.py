@@ -24,7 +24,7 @@ import machine
 from nearkin import SLDE, SLNE, Preprocess
 from nearkin.ensemble.members import Members
 from nearkin.io.run_folder import RunFolder
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
 from nearkin.reproduction.methods import member_scores

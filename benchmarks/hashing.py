@@ -5,7 +5,7 @@
 Rows and queries are those of the official splits. M is `SLNE()`'s, on prepared rows; truth are the
 ten rows of largest xᵀMz, exactly. Every index proposes 50 candidates a query. Codes "of rows" are
 made from the rows as M sees them and know nothing of M; codes "of factors" from Ax and Bz, M = AᵀB
-(`learning.constraints.factors`), so that their Hamming distance follows the learned similarity.
+(`learning.factorization.factors`), so that their Hamming distance follows the learned similarity.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nearkin import SLNE
-from nearkin.learning.constraints import factors
+from nearkin.learning.factorization import factors
 from nearkin.neighbors.registry import build
 
 K, CANDIDATES, QUERIES = 10, 50, 1_000

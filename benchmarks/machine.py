@@ -10,7 +10,7 @@ from numba import njit
 
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.native.byte_products import PANEL_ROWS, TILE_QUERIES, compare_tile
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 
 
 def facts() -> str:

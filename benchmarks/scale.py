@@ -22,7 +22,7 @@ from made_up import World
 from nearkin import SLDE, SLNE, Execution
 from nearkin.app.memory_watch import MemoryWatch, release_memory
 from nearkin.io.atomic import atomic_write
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors import NeighborIndex, nearest, recall
 from nearkin.neighbors.kmeans import cells_of

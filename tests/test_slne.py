@@ -110,7 +110,7 @@ def test_psd_gives_a_euclidean_space(data):
     )
     plain = SLNE.paper(max_epochs=1).fit(X, y)
     assert not hasattr(plain, "transform")
-    with pytest.raises(AttributeError, match="psd=True"):
+    with pytest.raises(AttributeError, match=r"constraint=Constraint\(psd=True\)"):
         plain.components_  # noqa: B018
 
 

@@ -1,7 +1,7 @@
 """nearkin learns what "similar" means.
 
 Give it labelled vectors and it learns a similarity ``s(x, z) = xᵀMz`` under which a row's
-nearest neighbours are of its own kind.
+nearest neighbours are of its own class.
 
 Names and modules are loaded on first use, so that ``import nearkin`` costs milliseconds.
 """

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io import models
 from nearkin.io.atomic import atomic_write
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.linear import LinearPreprocessing, scale_to_unit_length

@@ -15,11 +15,11 @@ from nearkin.adapter import METRICS, Adapter, Metric, fold
 from nearkin.io import models
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.learning.classifier_fit import ClassifierFit
-from nearkin.learning.constraints import matrix_of
+from nearkin.learning.factorization import matrix_of
 from nearkin.learning.memory import check_classifier
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.index import NeighborIndex
-from nearkin.neighbors.retrieval import Retrieval, index_description, known_retrieval
+from nearkin.neighbors.retrieval import Retrieval, index_description, retrieval_problem
 from nearkin.preprocessing.transformers import applied
 from nearkin.selection.options import Selection
 from nearkin.selection.report import report
@@ -35,7 +35,7 @@ from nearkin.voting.scores import voter_novelty
 from nearkin.voting.shares import VoteShares
 from nearkin.voting.shortlist import row_index, searched_index
 from nearkin.voting.tally import Voters, ranked, shares, tallies, voter_blocks
-from nearkin.voting.votes import Vote, VoteName, known_vote
+from nearkin.voting.votes import Vote, VoteName, vote_problem
 
 Array = NDArray[np.float32]
 
@@ -72,7 +72,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         (a tenth of them, at most 5,000, if the similarity is given).
     index : str or Retrieval
         How neighbours are found, a learner's as well: see `nearkin.neighbors.nearest`. Among the
-        preprocessed rows, or by a `nearkin.Retrieval` of its own.
+        preprocessed rows, or in another feature space by a `nearkin.Retrieval`.
     selection : Selection, optional
         What the automatic choice aims at (classification or retrieval) and may cost.
     random_state : int, RandomState instance or None
@@ -104,7 +104,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     scale_ : float
         Mean squared row length; 1 where a similarity makes no use of it.
     csls_bias_ : (n,) float32 array
-        What ``vote_.csls`` takes off each row's score.
+        Subtracted from each row's score by ``vote_.csls``.
     search_index_ : dict of arrays, or None
         The index that a file has brought along; without one, it is built for the first query.
 
@@ -121,8 +121,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         "similarity": expect.auto(expect.part("similarity", "a learner such as SLNE()")),
         "preprocess": expect.auto(expect.part("transform", "a transformer such as Preprocess()")),
         "n_neighbors": expect.either(expect.choice("auto"), expect.whole(1)),
-        "vote": known_vote,
-        "index": known_retrieval,
+        "vote": vote_problem,
+        "index": retrieval_problem,
         "selection": expect.group(Selection),
         "random_state": expect.seed,
     }

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearkin.adapter import METRICS, Adapter, Metric, fold
 from nearkin.io.fingerprint import Digest
-from nearkin.learning.constraints import components
+from nearkin.learning.factorization import components
 from nearkin.learning.objective import edge_scores, objective
-from nearkin.learning.preparation import known_preparation
-from nearkin.native import pairs
+from nearkin.learning.preparation import preparation_problem
+from nearkin.native import listed_scores
 from nearkin.native.blas import project_rows
 from nearkin.neighborhoods import NeighborLists, neighborhoods
 from nearkin.neighbors.index import own_lists
@@ -41,13 +41,14 @@ def _is_psd(model: Any) -> bool:
     if getattr(model, "psd", False):
         return True
     raise AttributeError(
-        f"{type(model).__name__} has components_ and transform only with psd=True: a similarity "
-        "that is not positive semidefinite is not an inner product; use transform_query instead"
+        f"{type(model).__name__} has components_ and transform only if it, or the learner of its "
+        "members, has constraint=Constraint(psd=True): a similarity that is not positive "
+        "semidefinite is not an inner product; use transform_query instead"
     )
 
 
 class BilinearSimilarity:
-    """What a learned ``matrix_`` offers. A mixin: learners supply `fit`."""
+    """Scores and query transform of a learned ``matrix_``. A mixin: learners supply `fit`."""
 
     matrix_: NDArray[np.float32]
     preparation_: LinearPreprocessing | None = None
@@ -71,7 +72,7 @@ class BilinearSimilarity:
             require("t_", getattr(self, "t_", 0), expect.whole(0, 2**62))
 
     def _check_preparation(self, D: int) -> None:
-        problem = known_preparation(self.preparation_)
+        problem = preparation_problem(self.preparation_)
         if problem:
             raise ValueError(f"preparation_ must be {problem}; fit again")
         self.preparation_._check_fitted()  # type: ignore[union-attr]
@@ -138,7 +139,7 @@ class BilinearSimilarity:
         queries = self.transform_query(X)
         stored = as_rows(Z, "Z", queries.shape[1])
         lists = padded(as_voters(neighbors, len(queries), len(stored)))
-        scores = pairs.pair_scores(queries, stored, lists)
+        scores = listed_scores.pair_scores(queries, stored, lists)
         if self.preparation_ is not None:
             scores -= (queries @ self.preparation_.mean_)[:, None]
         return scores
@@ -181,7 +182,7 @@ class BilinearSimilarity:
 
     @property
     def components_(self) -> NDArray[np.float32]:
-        """L with ``M = LᵀL``; needs ``psd=True``."""
+        """L with ``M = LᵀL``; needs ``constraint=Constraint(psd=True)``."""
         _is_psd(self)
         check_is_fitted(self, "matrix_")
         return components(self.matrix_)
@@ -218,7 +219,7 @@ class BilinearSimilarity:
 
 
 class NeighborhoodSimilarity(BilinearSimilarity):
-    """What learning within neighbourhoods offers beside: the objective. A mixin, too."""
+    """Adds the objective (Eq. 6), which needs neighbourhoods. A mixin, too."""
 
     retrieval_: Retrieval | None = None
 

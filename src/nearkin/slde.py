@@ -18,7 +18,7 @@ from nearkin.ensemble.pairs import fit_rounds
 from nearkin.ensemble.projections import (
     Projection,
     ProjectionName,
-    known_projection,
+    projection_problem,
     usual_members,
 )
 from nearkin.io.run_folder import RunFolder, as_run_folder
@@ -41,8 +41,8 @@ Array = NDArray[np.float32]
 class SLDE(NeighborhoodSimilarity, BaseEstimator):
     """Learn one similarity per projection, in parallel, and add them up (Eq. 8).
 
-    Where it runs is joblib's business: ``n_jobs`` on one machine, and
-    ``joblib.parallel_config(backend="dask")`` around `fit` for a cluster (``docs/cluster.md``).
+    Members are learned by joblib workers: ``n_jobs`` on one machine, or a cluster by
+    ``joblib.parallel_config(backend="dask")`` around `fit` (``docs/cluster.md``).
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
 
     PARAMETERS: ClassVar[Table] = {
         "learner": expect.optional(expect.part("fit", "a learner such as SLNE()")),
-        "projection": known_projection,
+        "projection": projection_problem,
         "n_members": expect.optional(expect.whole(1)),
         "n_components": expect.optional(expect.whole(1)),
         "coupling": expect.choice(*get_args(Coupling)),

@@ -23,9 +23,9 @@ from nearkin.learning.memory import check_extended, check_fit
 from nearkin.learning.neighborhood_fit import NeighborhoodFit, prepare_rows
 from nearkin.learning.pair_fit import PairFit
 from nearkin.learning.pairs import check_weights
-from nearkin.learning.preparation import Preparation, known_preparation
+from nearkin.learning.preparation import Preparation, preparation_problem
 from nearkin.learning.presets import TALL, for_shape
-from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, known_rule
+from nearkin.learning.sampling import RuleName, SamplingRule, as_rule, rule_problem
 from nearkin.learning.trainer import Hyperparameters, Trainer
 from nearkin.learning.training_data import ROWS, TrainingData, judged_rows
 from nearkin.native.blas import serial_blas
@@ -42,15 +42,15 @@ Array = NDArray[np.float32]
 
 
 class SLNE(NeighborhoodSimilarity, BaseEstimator):
-    """Learn M so that each row is more similar to its own kind than to the other near rows.
+    """Learn M so that each row is more similar to same-class neighbours than to the others.
 
     Parameters
     ----------
     sampling : {"auto", "hardest", "uniform", "random_target", "all", "softmax"} or SamplingRule
         Which neighbours a step pulls and pushes. ``"auto"``: ``"softmax"`` where rows outnumber
         dimensions, else ``"all"``. ``"hardest"`` is the paper's. An object sets the rule's own
-        parameters, ``Hardest(margin=0.05)`` or ``Softmax(temperature=0.05)``, or is a rule of your
-        own (`nearkin.learning.sampling`).
+        parameters: the margin b of the paper by ``Hardest(margin=0.05)``, a temperature by
+        ``Softmax(temperature=0.05)``. It may be a rule of your own (`nearkin.learning.sampling`).
     prepare : "auto", Preprocess, WithinClassWhitening or None
         How rows are centred and mapped before M is learned on them: a linear map, so that
         `transform_query` is still compared with the rows as they were given. ``"auto"`` whitens by
@@ -88,7 +88,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         M, for prepared rows.
     preparation_ : fitted preparation, or None
     retrieval_ : fitted Retrieval, or None
-        What found the neighbours, without their vectors; None in the space which is learned on.
+        Search in another feature space, without its vectors; None: in the space of M.
     history_ : list of dict
         For each epoch: ``epoch``, ``violation_rate``, ``loss``, ``skipped``, ``seconds`` and, with
         early stopping, ``validation``. The violation rate is the share of the visited rows with a
@@ -121,8 +121,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
     """
 
     PARAMETERS: ClassVar[Table] = {
-        "sampling": expect.either(expect.choice("auto"), known_rule),
-        "prepare": known_preparation,
+        "sampling": expect.either(expect.choice("auto"), rule_problem),
+        "prepare": preparation_problem,
         "n_neighbors": expect.whole(1),
         "step_size": expect.optional(expect.number(above=0)),
         "max_epochs": expect.whole(1),
@@ -236,7 +236,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             float32 in C order is used in place, also as a read-only memory map; anything else
             is converted.
         y : (n,) array-like, or (n, L) indicator array
-            Labels; of rows with several labels, those that share one are of a kind.
+            Labels; of rows with several labels, those that share one are targets.
         neighbors : (n, k) integer array or (n, n) scipy CSR graph, optional
             Ready-made neighbour lists; found with `index` if left out.
         sample_weight : (n,) array-like, optional
@@ -248,7 +248,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
             not called again for epochs that are done. ``RunFolder(path).discard()`` removes it.
         """
         check_parameters(self)
-        data = TrainingData.of(self, X, y, neighbors, sample_weight, several=True)
+        data = TrainingData.of(self, X, y, neighbors, sample_weight, multilabel=True)
         self.rule_ = for_shape(*data.rows.shape)["sampling"]
         if self._execution.refresh:
             check_metric(self.index, len(data.rows), "dot")
@@ -256,7 +256,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
         check_fit(self, data, place.durable)
         seen = FittedRows(data.rows, data.y, data.neighbors, min(self.n_neighbors, len(data.y) - 1))
         with place.claim("SLNE.fit") as claimed:
-            self._cached_seen = None if data.several else seen
+            self._cached_seen = None if data.multilabel else seen
             NeighborhoodFit(self, data).run(claimed)
         return self
 
@@ -315,8 +315,8 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
         For this the estimator keeps a reference to the rows, labels and lists given to `fit` (a
         copy of all rows, in memory, after the first `partial_fit`, which searches lists anew that
-        were not given). They are neither saved nor
-        pickled: with a model from a file, ``fit`` on all rows with ``warm_start=True`` goes on.
+        were not given). They are neither saved nor pickled: with a model from a file, ``fit`` on
+        all rows with ``warm_start=True`` goes on.
 
         Parameters
         ----------

@@ -10,7 +10,7 @@ from nearkin.app import advice, trial
 from nearkin.app.trial import RERANKED, WHOLE, Method, Trial, graph_name
 from nearkin.learning.holdout import held_out
 from nearkin.metrics import paired_bootstrap
-from nearkin.neighbors.graph import DotGraph
+from nearkin.neighbors.hnsw import DotGraph
 from nearkin.selection.candidates import INDEX_PREPARATIONS
 from samples import blobs
 

@@ -10,12 +10,12 @@ from numba.core.dispatcher import Dispatcher
 from nearkin import SLNE, SoftVotingKNN
 from nearkin.app.warmup import compile_all
 from nearkin.learning import objective, superblocks, step
-from nearkin.native import pairs, topk
+from nearkin.native import listed_scores, topk
 
 compile_all()
 assert threading.active_count() == 1, threading.enumerate()
 functions = {(module.__name__, name): function
-             for module in (objective, superblocks, step, pairs, topk)
+             for module in (objective, superblocks, step, listed_scores, topk)
              for name, function in vars(module).items() if isinstance(function, Dispatcher)}
 before = {name: len(function.signatures) for name, function in functions.items()}
 rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from nearkin.cli.app import app
 from nearkin.io import atomic, models, safetensors
 from nearkin.learning import neighborhood_fit
 from nearkin.learning.trainer import Trainer
-from nearkin.native.pairs import pair_squared_distances
+from nearkin.native.listed_scores import pair_squared_distances
 from nearkin.native.threads import limited
 from nearkin.neighbors import exact
 from samples import blobs

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.native.byte_rows import check_byte_rows, code_rows, nearest_of_candidates
-from nearkin.native.pairs import pair_squared_distances
+from nearkin.native.listed_scores import pair_squared_distances
 from nearkin.native.threads import limited
 from other_instructions import digest_compiled_for
 

@@ -22,7 +22,7 @@ from nearkin.native.threads import submit_elsewhere
 
 DOT = """
 import numpy as np
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 rows = np.ones((1, 4), np.float32)
 print(pair_scores(rows, rows, np.zeros((1, 1), np.int32)).item())
 """

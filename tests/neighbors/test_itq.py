@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nearkin.learning.constraints import factors
+from nearkin.learning.factorization import factors
 from nearkin.neighbors import NeighborIndex, nearest
 from nearkin.neighbors.itq import IterativeQuantization, learn_directions, rotate
 

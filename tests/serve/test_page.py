@@ -9,7 +9,8 @@ import pytest
 
 from commands import MANUAL, answer, draw
 from nearkin import SLNE
-from nearkin.app.finished_run import MODEL, TrainedModel, load_trained
+from nearkin.app.finished_run import TrainedModel, load_trained
+from nearkin.app.run_files import MODEL
 from nearkin.io.tables import Dataset
 from nearkin.serve.adapted import AdaptedModel
 from nearkin.serve.engine import open_engine

@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from nearkin import datasets
 from nearkin.app.labels import match_labels
+from nearkin.app.run_files import ENCODER, FEATURES, IMAGES, MODEL, SPLIT, TIMING
 from nearkin.io import models
 from nearkin.io.files import check_file
 from nearkin.io.ids import RowIds
 from nearkin.io.tables import Dataset
 
-ENCODER, IMAGES, SPLIT = "encoder.safetensors", "images.json", "split.npz"
-MODEL, FEATURES = "model.safetensors", "features.npy"
 COMPARED = 64  # rows that are looked at to know a file again
-TIMING = "timing.json"  # apart from the evaluation, which is the same each time
 
 
 @dataclass(frozen=True)

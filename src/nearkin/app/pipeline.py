@@ -26,8 +26,23 @@ import nearkin
 from nearkin.app import assessment, baselines, page
 from nearkin.app.encoding import check_names, encode
 from nearkin.app.extras import require_extras
-from nearkin.app.finished_run import ENCODER, FEATURES, IMAGES, MODEL, SPLIT, TIMING
 from nearkin.app.labels import default_labels, read_labelled
+from nearkin.app.run_files import (
+    BASELINES,
+    ENCODER,
+    EVALUATION,
+    EXTRACTION,
+    FEATURES,
+    IMAGES,
+    LEARNING,
+    MODEL,
+    NEIGHBORS,
+    PREPROCESS,
+    REPORT,
+    RETRIEVAL,
+    SPLIT,
+    TIMING,
+)
 from nearkin.app.settings import WITH_AUTO, TrainingSettings
 from nearkin.app.stages import Stages
 from nearkin.io.ids import pack
@@ -36,10 +51,6 @@ from nearkin.io.run_folder import RunFolder
 from nearkin.io.tables import Columns
 from nearkin.neighbors import nearest
 
-PREPROCESS, RETRIEVAL = "preprocess.safetensors", "retrieval.safetensors"
-NEIGHBORS = "neighbors.npz"
-EVALUATION, BASELINES, REPORT = "evaluation.json", "baselines.json", "report.html"
-EXTRACTION, LEARNING = "extraction", "learning"  # sections of the run folder, for unfinished work
 BASELINE_SECONDS = 120.0  # time limit of each
 
 

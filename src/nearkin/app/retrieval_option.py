@@ -7,8 +7,8 @@ FORMAT = f"{GIVEN!r} for the rows as they are, or settings such as 'power=0.5,wh
 _SETTINGS = {"components": int, "power": float, "whitening": float}
 
 
-def known_retrieval(text: Any) -> str | None:
-    """Whether a text describes a retrieval: an `Expectation`."""
+def retrieval_option_problem(text: Any) -> str | None:
+    """What is wrong with the text of a retrieval, or None: an `Expectation`."""
     try:
         parse_retrieval(text)
     except ValueError:

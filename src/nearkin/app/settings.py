@@ -172,7 +172,7 @@ class TrainingSettings:
 
     def check(self) -> None:
         """Raise ValueError for invalid values, before any work is done."""
-        from nearkin.app.retrieval_option import known_retrieval
+        from nearkin.app.retrieval_option import retrieval_option_problem
         from nearkin.ensemble.projections import KINDS
         from nearkin.learning.sampling import RULES
         from nearkin.selection.options import SCORINGS
@@ -196,7 +196,7 @@ class TrainingSettings:
             "whitening": expect.number(0, 1),
             "ensemble": expect.optional(expect.choice(*KINDS)),
             "vote": expect.choice("auto", *VOTES),
-            "retrieval": expect.optional(known_retrieval),
+            "retrieval": expect.optional(retrieval_option_problem),
         }
         for name, expectation in expected.items():
             require(name, getattr(self, name), expectation)

@@ -1,4 +1,8 @@
-"""Stages of a run: each output is one file of a run folder, made again if its inputs change."""
+"""Stages of a run: each output is one file of a run folder, made again if its inputs change.
+
+A new output of ``nearkin run`` is a name in `nearkin.app.run_files` and a call of `Stages.get` in
+`nearkin.app.pipeline`; a new part of a fit goes to its `folder.part` (`nearkin.io.run_folder`).
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

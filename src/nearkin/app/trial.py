@@ -17,7 +17,7 @@ from nearkin.learning.preparation import MAX_WITHIN_CLASS
 from nearkin.learning.presets import FOR_INDEX
 from nearkin.metrics import paired_bootstrap
 from nearkin.native.threads import limited
-from nearkin.neighbors.graph import DotGraph
+from nearkin.neighbors.hnsw import DotGraph
 from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.retrieval_task import RetrievalTask, exact_index, means
 from nearkin.selection.candidates import INDEX_PREPARATIONS

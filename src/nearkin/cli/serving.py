@@ -73,7 +73,8 @@ def serve(
     Example: nearkin serve adapter.safetensors --rows documents.parquet
     """
     _require_extra()
-    from nearkin.app.finished_run import MODEL, load_trained
+    from nearkin.app.finished_run import load_trained
+    from nearkin.app.run_files import MODEL
     from nearkin.serve.adapted import AdaptedModel
     from nearkin.serve.engine import open_engine
     from nearkin.serve.guard import Guard, check_reach, read_token

@@ -20,7 +20,7 @@ from nearkin.ensemble.projections import Fixed
 from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.io.safetensors import Stream
-from nearkin.learning.constraints import matrix_of
+from nearkin.learning.factorization import matrix_of
 from nearkin.learning.holdout import HoldOut
 from nearkin.native.blas import multiply_into, project_rows, serial_blas
 from nearkin.native.threads import limited

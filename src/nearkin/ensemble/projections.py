@@ -98,7 +98,7 @@ def _matrix(value: Any) -> str | None:
     return None if getattr(value, "ndim", np.ndim(value)) == 2 else "a matrix"
 
 
-known_projection = expect.either(
+projection_problem = expect.either(
     expect.choice(*KINDS), expect.each(_matrix, "a list of (d, D) matrices")
 )
 
@@ -115,7 +115,7 @@ def usual_members(columns: int) -> int:
 
 
 @checked(
-    projection=known_projection,
+    projection=projection_problem,
     n_members=expect.whole(1),
     n_components=expect.optional(expect.whole(1)),
 )

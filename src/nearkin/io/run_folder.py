@@ -5,6 +5,10 @@ that carries the folder's identity, the inputs it was made from and a checksum, 
 another format, of which the marker records the same. Everything else in the folder belongs to
 somebody else and is neither overwritten nor removed. One process at a time owns the folder; its
 workers, on other machines too, write parts.
+
+A new part of a fit is a call of `RunFolder.part` where the fit makes it, as the lists are in
+`nearkin.learning.neighborhood_fit`; a new output of ``nearkin run`` is a stage, see
+`nearkin.app.stages`.
 """
 
 import json

@@ -1,7 +1,11 @@
-"""Constraints on M: symmetric, semidefinite, low rank, constant norm (Algorithm 1, line 9)."""
+"""Constraints on M: symmetric, semidefinite, low rank, constant norm (Algorithm 1, line 9).
+
+Here whole matrices are projected. Between projections the steps themselves keep M symmetric and at
+its norm: the running norm of a step is `alpha` and `norm2` in `nearkin.learning.step`.
+"""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +19,7 @@ from nearkin.validation.parameters import ParameterGroup, Table
 class Constraint(ParameterGroup):
     """The set of matrices that M is projected to.
 
-    Symmetry and norm hold after every step, rank and semidefiniteness at least once an epoch.
+    Symmetry and norm hold after every step, rank and semidefiniteness at least once per epoch.
 
     Parameters
     ----------
@@ -64,12 +68,19 @@ class Constraint(ParameterGroup):
         return self.spectral and steps >= 20 * D
 
     def project(self, M: NDArray[np.float32]) -> None:
-        """Replace `M` by the nearest matrix of the set; the norm is the trainer's business."""
+        """Replace `M` by its nearest symmetric, semidefinite or low-rank matrix, at any norm."""
         if self.is_symmetric:
             M += M.T.copy()
             M /= 2
         if self.spectral:
             M[:] = self._truncated(M)
+
+    def restore(self, M: NDArray[np.float32], norm: float) -> None:
+        """Project `M` and, with `normalize`, scale it to `norm`; left alone if it is not finite."""
+        if np.isfinite(M).all():
+            self.project(M)
+            if self.normalize:
+                rescale(M, norm)
 
     def _truncated(self, M: NDArray[np.float32]) -> NDArray[np.float32]:
         keep = self.rank or len(M)
@@ -83,40 +94,8 @@ class Constraint(ParameterGroup):
         return (vectors[:, largest] * values[largest]) @ vectors[:, largest].T
 
 
-def factors(M: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """A and B of ``M = AᵀB``, for queries and for rows: xᵀMz is the dot product of Ax and Bz.
-
-    Both halves of the singular value decomposition get the roots of the singular values, so that
-    a length of one means as much as of the other.
-
-    Examples
-    --------
-    >>> M = np.array([[0, 4], [-1, 0]], np.float32)
-    >>> A, B = factors(M)
-    >>> bool(np.allclose(A.T @ B, M, atol=1e-6))
-    True
-    """
-    u, values, vt = linalg.svd(M)
-    roots = np.sqrt(values)
-    return (u * roots).T.astype(np.float32), (roots[:, None] * vt).astype(np.float32)
-
-
-def components(M: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows L with ``M = LᵀL`` for a positive semidefinite `M`, one for each positive eigenvalue."""
-    values, vectors = linalg.eigh((M + M.T) / 2)
-    order = np.argsort(-values)
-    kept = order[values[order] > values.max() * len(M) * np.finfo(np.float32).eps]
-    return np.ascontiguousarray((vectors[:, kept] * np.sqrt(values[kept])).T, np.float32)
-
-
-def matrix_of(learner: Any) -> NDArray[np.float32]:
-    """M of any metric learner: its ``matrix_``, or LᵀL of its ``components_``."""
-    if hasattr(learner, "matrix_"):
-        return np.asarray(learner.matrix_, np.float32)
-    if hasattr(learner, "components_"):
-        L = np.asarray(learner.components_, np.float32)
-        return L.T @ L
-    raise TypeError(
-        f"learner={type(learner).__name__} has neither matrix_ nor components_ after fit; a "
-        "learner of the ensemble must yield one of them"
-    )
+def rescale(M: NDArray[np.float32], norm: float) -> None:
+    """Scale `M` to a Frobenius norm, unless it is zero."""
+    present = np.linalg.norm(M)
+    if present > 0:
+        M *= np.float32(norm / present)

@@ -1,24 +1,28 @@
-"""How a fit is executed: what changes its speed, its memory and what it reports."""
+"""How a fit is executed: visiting order, quantisation, neighbour search, reporting."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from nearkin.native.vectors import CACHE_BYTES
-from nearkin.neighbors.retrieval import Retrieval, known_retrieval
+from nearkin.neighbors.retrieval import Retrieval, retrieval_problem
 from nearkin.validation import expect
 from nearkin.validation.parameters import ParameterGroup, Table
 
 Order = Literal["random", "local", "given"]
 ORDERS: tuple[Order, ...] = ("random", "local", "given")
 
-# Rows a dimension up to which their int8 copy is no larger than eight matrices.
+# Rows per dimension up to which their int8 copy is no larger than eight matrices.
 _FEW_ROWS = 32
 
 
 @dataclass(repr=False)
 class Execution(ParameterGroup):
-    """How `SLNE` runs, apart from the method itself.
+    """How `SLNE` runs: speed, memory and reporting; some of it changes the learned matrix, too.
+
+    Only `verbose` never changes M. `order` changes the sequence of the steps; `index`, `refresh`
+    and `hub_limit` change the neighbours; ``quantize=True`` changes M with rules that need all
+    scores; `callback` can end a fit early.
 
     Parameters
     ----------
@@ -33,8 +37,8 @@ class Execution(ParameterGroup):
         approximation. ``"auto"``: where M stays the same and the copy is no larger than eight
         matrices.
     index : str or Retrieval
-        How neighbours are found: see `nearkin.neighbors.nearest`. In the space which is learned on,
-        or by a `nearkin.Retrieval` of its own.
+        How neighbours are found: see `nearkin.neighbors.nearest`. In the space that M is
+        learned in, or in another one by a `nearkin.Retrieval`.
     refresh : int
         Learn so many times again, with neighbours searched anew under what was learned, by dot
         product, beside the plain ones: for an index that is searched as a whole. With early
@@ -43,7 +47,7 @@ class Execution(ParameterGroup):
         A row in more than this many times the mean number of lists is a hub, and keeps only so
         many of them as neighbours: see `nearkin.neighborhoods.neighborhoods`.
     verbose : int
-        1 prints a line an epoch.
+        1 prints one line per epoch.
     callback : callable, optional
         Called as ``callback(epoch, model)`` after each epoch; returning True stops the fit.
     """
@@ -59,7 +63,7 @@ class Execution(ParameterGroup):
     PARAMETERS: ClassVar[Table] = {
         "order": expect.choice(*ORDERS),
         "quantize": expect.either(expect.flag, expect.choice("auto")),
-        "index": known_retrieval,
+        "index": retrieval_problem,
         "refresh": expect.whole(0, 10),
         "hub_limit": expect.optional(expect.number(1)),
         "verbose": expect.verbosity,

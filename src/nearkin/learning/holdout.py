@@ -1,6 +1,6 @@
 """Rows held out from learning, on which all settings are selected.
 
-Held-out rows take no step and are nobody's target or impostor. They stay in the database, where
+Held-out rows take no step and are no row's target or impostor. They stay in the database, where
 their neighbours vote on them: leave-one-out on rows that M was fitted to is far too optimistic.
 """
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearkin.native.blas import multiply_into
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.neighborhoods import NeighborLists, as_graph, check_lists
 from nearkin.validation.caller import warn_caller
 from nearkin.voting.choice import Ballot, ChosenVote, choose
@@ -81,7 +81,7 @@ class HoldOut:
         return choose(Ballot(scores, labels[self.voters], labels[self.held], n_classes))
 
     def training_lists(self, neighbors: NeighborLists) -> NeighborLists:
-        """The lists for learning: held-out rows have none and are in nobody's."""
+        """The lists for learning: held-out rows have none and are in no other row's."""
         held = self.held
         check_lists(neighbors, len(held))
         if isinstance(neighbors, np.ndarray):
@@ -106,14 +106,14 @@ def validation_rows(
         return HoldOut.none(len(labels))
     if labels.ndim == 2:
         raise ValueError(
-            f"validation_fraction={fraction} judges by votes for one label a row, and y has "
+            f"validation_fraction={fraction} judges by votes for one label per row, and y has "
             "several; give validation_fraction=0"
         )
     holdout = HoldOut.draw(neighbors, labels, fraction, np.random.default_rng(seed))
     if not holdout:
         warn_caller(
             f"validation_fraction={fraction} of classes this small holds no row out, so all "
-            "epochs are run; raise it or give more rows a class"
+            "epochs are run; raise it or give more rows per class"
         )
     return holdout
 

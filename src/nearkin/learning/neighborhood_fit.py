@@ -120,16 +120,16 @@ class NeighborhoodFit:
         return state.best
 
     def _neighborhoods(self, lists: NeighborLists) -> Neighborhoods:
-        several, labels = self.data.several, self.data.labels
+        multilabel, labels = self.data.multilabel, self.data.labels
         hoods = neighborhoods(
             lists,
-            np.zeros(len(labels), np.int64) if several else labels,
+            np.zeros(len(labels), np.int64) if multilabel else labels,
             held=self.holdout.held if self.holdout else None,
             hub_limit=self.model._execution.hub_limit,
         )
         if hoods.cells is None and self.cells is not None:
             hoods = replace(hoods, cells=self.cells)
-        return split_by_shared_labels(hoods, labels) if several else hoods
+        return split_by_shared_labels(hoods, labels) if multilabel else hoods
 
     def _inputs(self, trainer: "Trainer") -> dict[str, Any]:
         """What determines the result."""
@@ -152,24 +152,24 @@ class NeighborhoodFit:
 
 def prepare_rows(model: Any, rows: Array, y: NDArray[Any], rng: Any, folder: RunFolder) -> Array:
     """Rows as the model, which keeps its preparation and their scale, learns on them."""
-    judged, several = model.validation_fraction > 0, y.ndim == 2
-    if judged or several:
-        why = "y has several labels a row" if several else "validation_fraction holds rows out"
+    judged, multilabel = model.validation_fraction > 0, y.ndim == 2
+    if judged or multilabel:
+        why = "y has several labels per row" if multilabel else "validation_fraction holds rows out"
         check_unlabelled(model._execution.index, why)
     if not (model.warm_start and hasattr(model, "matrix_")):
-        unfitted = preparation_for(model.prepare, rows.shape, judged or several)
-        if learns_from_labels(unfitted) and (judged or several):
-            raise ValueError(_labels_needed(model, several))
+        unfitted = preparation_for(model.prepare, rows.shape, judged or multilabel)
+        if learns_from_labels(unfitted) and (judged or multilabel):
+            raise ValueError(_labels_needed(model, multilabel))
         model.preparation_ = unfitted
     model.preparation_, rows = prepared(model.preparation_, rows, y, rng, folder)
     model.scale_ = scale_of(rows)
     return rows
 
 
-def _labels_needed(model: Any, several: bool) -> str:
+def _labels_needed(model: Any, multilabel: bool) -> str:
     name = type(model.prepare).__name__
-    if several:
-        return f"prepare={name} needs one label a row, and y has several; give prepare='auto'"
+    if multilabel:
+        return f"prepare={name} needs one label per row, and y has several; give prepare='auto'"
     return (
         f"validation_fraction={model.validation_fraction} judges on rows whose labels "
         f"prepare={name} has seen; give prepare='auto'"

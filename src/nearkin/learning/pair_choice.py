@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nearkin.learning.pair_search import search
 from nearkin.learning.pairs import Integers, Judgements, PairData, identity, ridge
 from nearkin.metrics.retrieval import judged_relevance, ndcg_at_k
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.neighbors.index import NeighborIndex
 from nearkin.neighbors.lists import without_self
 

@@ -21,8 +21,8 @@ Preparation = Literal["auto"] | LinearPreprocessing | None
 MAX_WITHIN_CLASS = 2_048  # columns: the map is a D×D matrix and costs D³
 
 
-def known_preparation(value: Any) -> str | None:
-    """What `SLNE` can prepare rows with: an `Expectation`."""
+def preparation_problem(value: Any) -> str | None:
+    """What is wrong with a preparation of `SLNE`, or None: an `Expectation`."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return None
     if not isinstance(value, LinearPreprocessing):

@@ -50,7 +50,7 @@ class SamplingRule(ParameterGroup):
     Attributes
     ----------
     random : bool
-        Whether the rule draws a random number a row.
+        Whether the rule draws one random number per row.
     extreme : bool
         Whether it looks at one target and the most similar impostor only, so that the other
         scores need not be exact.
@@ -174,8 +174,8 @@ RULES: dict[str, type[SamplingRule]] = {
 }
 
 
-def known_rule(sampling: Any) -> str | None:
-    """Whether there is such a rule: see `nearkin.validation.parameters`."""
+def rule_problem(sampling: Any) -> str | None:
+    """What is wrong with a sampling rule, or None: an `Expectation`."""
     if isinstance(sampling, SamplingRule):
         abstract = sampling.code == _CUSTOM and type(sampling).weights is SamplingRule.weights
         return "a subclass of SamplingRule that defines weights" if abstract else None
@@ -185,7 +185,7 @@ def known_rule(sampling: Any) -> str | None:
 
 def as_rule(sampling: Any) -> SamplingRule:
     """The rule that a name or an object stands for."""
-    require("sampling", sampling, known_rule)
+    require("sampling", sampling, rule_problem)
     return RULES[sampling]() if isinstance(sampling, str) else sampling
 
 

@@ -6,7 +6,8 @@ of rows (`docs/architecture.md` has the derivation): ``Q = X_B M`` once per bloc
     q = Q[b] + Σ_{a<b} w_a G[b,a] V[a]          exactly x_bᵀM as Algorithm 1 would see it,
 
 scores from ``q``, weights from the rule, ``V[b] = Σ_n c_n x_n``, and ``M += X_Bᵀ diag(w) V`` once
-at the end.
+at the end. The rule, with its margin b, is in `nearkin.learning.sampling`, the step size ρ of a row
+in `nearkin.learning.step_size`.
 """
 
 import numpy as np

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from nearkin.learning.averaging import ITERATES_AN_EPOCH, MIN_BLOCKS, IterateMean
 from nearkin.learning.blocks import BLOCK, Block
-from nearkin.learning.constraints import Constraint
+from nearkin.learning.constraints import Constraint, rescale
 from nearkin.learning.sampling import SamplingRule
 from nearkin.learning.state import Progress
 from nearkin.learning.step import block_step
+from nearkin.learning.step_size import step_sizes
 from nearkin.learning.superblocks import BLOCK as PIPELINE_BLOCK
 from nearkin.learning.superblocks import Workspace, make_workspace, run_superblock
 from nearkin.native.barrier import run_team
@@ -156,8 +157,8 @@ class Trainer:
         if s.order == "local":  # cells in random order, rows in random order within
             rank = rng.permutation(int(self.cells.max()) + 1)
             order = order[np.argsort(rank[self.cells[order]], kind="stable")]
-        t = np.arange(n) + self.t0  # counts every row, also skipped ones
-        steps = (s.step_size / np.sqrt(t / len(self.X) + 1)).astype(np.float32)
+        t = np.arange(1, n + 1) + self.t0  # counts every row, also skipped ones
+        steps = step_sizes(s.step_size, t, len(self.X))
         if self.weights is not None:
             steps *= self.weights[order]
         draws = rng.random(n) if s.rule.random else np.zeros(n)
@@ -198,7 +199,7 @@ class Trainer:
         violations, loss, alpha = self._in_order(block)
         self._update(block, alpha)
         if self.settings.constraint.normalize and alpha == 1.0:  # not known from step to step
-            self._rescale(self.matrix)
+            rescale(self.matrix, self.initial_norm)
         return violations, loss
 
     def _visit(  # type: ignore[no-untyped-def]
@@ -247,12 +248,4 @@ class Trainer:
 
     def project(self, matrix: Array) -> None:
         """Restore what the constraint promises of a matrix, if it is still finite."""
-        if np.isfinite(matrix).all():
-            self.settings.constraint.project(matrix)
-            if self.settings.constraint.normalize:
-                self._rescale(matrix)
-
-    def _rescale(self, matrix: Array) -> None:
-        norm = np.linalg.norm(matrix)
-        if norm > 0:
-            matrix *= np.float32(self.initial_norm / norm)
+        self.settings.constraint.restore(matrix, self.initial_norm)

@@ -53,19 +53,19 @@ class TrainingData:
         y: ArrayLike,
         neighbors: NeighborLists | None,
         weights: ArrayLike | None = None,
-        several: bool = False,
+        multilabel: bool = False,
     ) -> Self:
-        """Check what `model` is given; with `several`, rows may have several labels."""
+        """Check what `model` is given; with `multilabel`, rows may have several labels."""
         memory.check_conversion(X)
         check_label_count(X, y)
-        read = _several_labels if several and _is_indicator(y) else _one_label
+        read = _multilabel_rows if multilabel and _is_indicator(y) else _single_label_rows
         rows, given, labels = read(model, X, y)
         model._remember(f"{len(rows)} rows", [rows], labels)
         lists = None if neighbors is None else as_lists(neighbors, len(rows))
         return cls(rows, given, labels, lists, check_weights(weights, len(rows)))
 
     @property
-    def several(self) -> bool:
+    def multilabel(self) -> bool:
         """Whether rows have several labels."""
         return self.labels.ndim == 2
 
@@ -85,7 +85,7 @@ def judged_rows(
     return data
 
 
-def _one_label(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]:
+def _single_label_rows(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]:
     rows, given = labelled_rows(model, X, y, **ROWS)
     classes, labels = classes_of(given)
     if len(classes) == len(rows):
@@ -96,7 +96,7 @@ def _one_label(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]
     return rows, np.asarray(y).ravel(), labels
 
 
-def _several_labels(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]:
+def _multilabel_rows(model: Any, X: ArrayLike, y: ArrayLike) -> tuple[Array, Any, Any]:
     rows = validate_data(model, X, **ROWS)
     labels = np.asarray(y).astype(bool)
     return rows, labels, labels

@@ -2,7 +2,7 @@
 
 Rows are turned by a rotation that brings them as close as possible to the corners of a cube; the
 signs are their codes. Rows whose codes differ in the fewest bits are candidates. Given the rows and
-queries that a learned similarity makes (`learning.constraints.factors`), the Hamming distance of
+queries that a learned similarity makes (`learning.factorization.factors`), the Hamming distance of
 the codes follows that similarity.
 """
 

@@ -7,7 +7,7 @@ have a faster way to make lists of its own rows without distances.
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.native.pairs import pair_scores, pair_squared_distances
+from nearkin.native.listed_scores import pair_scores, pair_squared_distances
 from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Index
 

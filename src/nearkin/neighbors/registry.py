@@ -67,8 +67,8 @@ def resolve(description: str, n: int) -> type[Index]:
     return _imported(found, name) if isinstance(found, str) else found
 
 
-def known_index(description: Any) -> str | None:
-    """Whether there is such an index: see `nearkin.validation.parameters`."""
+def index_problem(description: Any) -> str | None:
+    """What is wrong with the description of an index, or None: an `Expectation`."""
     if not isinstance(description, str):
         return f"a string: {choices()}"
     resolve(description, EXACT_ROWS + 1).check(description)  # "auto": its settings are of cells
@@ -85,7 +85,7 @@ def build(rows: Array, description: str, metric: Metric = "euclidean") -> Index:
 
 def check_metric(description: str, n: int, metric: Metric) -> type[Index]:
     """The back end for `n` rows, if it searches by the metric."""
-    require("index", description, known_index)
+    require("index", description, index_problem)
     back_end = resolve(description, n)
     # A back end need not derive from Index.
     if metric != "euclidean" and metric not in getattr(back_end, "metrics", ()):

@@ -1,4 +1,4 @@
-"""Retrieval: what finds the neighbours, where that is not the space which is learned on.
+"""Retrieval: neighbour search in another feature space than the one M is learned in.
 
 In the paper a retrieval system of its own supplies the neighbourhoods of training rows and of
 queries, and the similarity that is learned re-ranks what it finds.
@@ -20,7 +20,7 @@ from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors.base import Array
 from nearkin.neighbors.index import NeighborIndex, check_k, index_of
 from nearkin.neighbors.lists import without_self
-from nearkin.neighbors.registry import IndexDescription, known_index
+from nearkin.neighbors.registry import IndexDescription, index_problem
 from nearkin.preprocessing.prepared import prepared
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.validation import expect
@@ -38,8 +38,8 @@ Kind = Literal["transformer", "vectors", "function"]
 RetrievalT = TypeVar("RetrievalT", bound="Retrieval")
 
 
-def known_source(value: Any) -> str | None:
-    """What neighbours can be found by: an `Expectation`."""
+def source_problem(value: Any) -> str | None:
+    """What is wrong with the source of a `Retrieval`, or None: an `Expectation`."""
     if isinstance(value, type):
         return f"an object, not a class: give {value.__name__}()"
     right = value is None or hasattr(value, "transform") or _is_array(value) or _takes_two(value)
@@ -49,16 +49,18 @@ def known_source(value: Any) -> str | None:
     )  # fmt: skip
 
 
-def known_retrieval(value: Any) -> str | None:
-    """The description of an index, or a `Retrieval`: an `Expectation`."""
+def retrieval_problem(value: Any) -> str | None:
+    """What is wrong with an ``index=``, a description or a `Retrieval`, or None."""
     if isinstance(value, Retrieval):
         return None
-    problem = known_index(value)
+    problem = index_problem(value)
     return problem and f"{problem}; or Retrieval(...)"
 
 
 class Retrieval(ParameterGroup):
-    """What finds the neighbours, apart from what is learned on: give it as an ``index=``.
+    """Neighbour search in another feature space than the one the similarity is learned in.
+
+    Give it as the ``index=`` of `Execution` or `SoftVotingKNN`.
 
     Parameters
     ----------
@@ -66,8 +68,8 @@ class Retrieval(ParameterGroup):
         Where neighbours are searched. In what a transformer such as `Preprocess` makes of the rows
         as they were given (it is fitted along, unless it is fitted); in other vectors of the same
         rows; or by a function of queries and k that returns an (m, k) array of row numbers, nearest
-        first and ``-1`` in empty places. It is asked for the training rows, too: a row may list
-        itself. None is the rows as they were given.
+        first and ``-1`` in empty places. It is called with the training rows, too, and may list a
+        row as its own neighbour. None: the rows as they were given.
     index : str
         How: see `nearkin.neighbors.nearest`. A function needs none.
 
@@ -90,7 +92,7 @@ class Retrieval(ParameterGroup):
     True
     """
 
-    PARAMETERS: ClassVar[Table] = {"source": known_source, "index": known_index}
+    PARAMETERS: ClassVar[Table] = {"source": source_problem, "index": index_problem}
 
     transformer_: Any
     vectors_: Array

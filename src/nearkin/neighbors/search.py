@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearkin.io.run_folder import RunFolder, as_run_folder
 from nearkin.neighbors.index import Lists, check_k, own_lists, queries_like, search_in_blocks
 from nearkin.neighbors.lists import Neighbors, row_neighbors
-from nearkin.neighbors.registry import IndexDescription, build, known_index
+from nearkin.neighbors.registry import IndexDescription, build, index_problem
 from nearkin.neighbors.shards import SHARD_ROWS, nearest_in_shards
 from nearkin.validation import expect
 from nearkin.validation.arrays import as_rows
@@ -51,7 +51,7 @@ def nearest(
 
 
 @checked(
-    index=known_index,
+    index=index_problem,
     return_distance=expect.flag,
     n_jobs=expect.jobs,
     verbose=expect.verbosity,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native.byte_products import PANEL_ROWS
-from nearkin.native.pairs import pair_scores, pair_squared_distances
+from nearkin.native.listed_scores import pair_scores, pair_squared_distances
 from nearkin.native.scan import EIGHT_BITS, CodedCells, best_slots, code_cells
 from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Metric, blocks

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.app import strips
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.reproduction import methods, published, tasks
 from nearkin.reproduction.results import Claim, Result
 from nearkin.reproduction.setup import Setup

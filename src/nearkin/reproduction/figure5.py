@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.metrics import mean_average_precision, precision_recall_curve
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.reproduction import methods, published, tasks
 from nearkin.reproduction.results import Claim, Result, axes_of
 from nearkin.reproduction.setup import DataMissing, Setup

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nearkin.io.fingerprint import TextDigest
 from nearkin.learning.sampling import Hardest
 from nearkin.metrics import top_n_accuracy
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.reproduction.published import MARGIN, STEP_SIZE, PaperSettings
 from nearkin.reproduction.results import timed
 from nearkin.reproduction.setup import Setup

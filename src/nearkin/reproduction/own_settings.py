@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nearkin.learning.holdout import held_out
 from nearkin.learning.presets import IMAGES
 from nearkin.metrics import top_n_accuracy
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.neighbors import nearest
 from nearkin.reproduction.methods import Score, score, tally
 from nearkin.reproduction.results import timed

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.reproduction import (
     methods,
     own_settings,

@@ -20,9 +20,9 @@ class Selection(ParameterGroup):
     ----------
     scoring : {"classification", "log_loss", "accuracy", "precision", "average_precision"}
         What held-out rows judge by. ``"classification"``: the geometric mean of log loss and error,
-        each of which is noisy where classes are small. ``"precision"``: the share of a row's own
-        class among the ten most similar of its shortlist, and ``"average_precision"`` over all of
-        the shortlist, for retrieval rather than classification.
+        each of which is noisy where classes are small. ``"precision"``: the share of the
+        query's class among the ten most similar rows of its shortlist, and
+        ``"average_precision"`` over all of the shortlist, for retrieval rather than classification.
     for_index : bool
         Choose what folds into the query (`SoftVotingKNN.adapter`): rows are prepared by a linear
         map only, and candidates judged by what an index of all rows finds, by dot product.
@@ -31,7 +31,7 @@ class Selection(ParameterGroup):
         1 tries candidates on samples of the rows that keep the choice about as long as a fit or
         two; 4 takes four times as long.
     verbose : int
-        1 shows a bar, 2 prints a line a candidate.
+        1 shows a bar, 2 prints one line per candidate.
     """
 
     scoring: Scoring = "classification"

@@ -32,7 +32,7 @@ from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.selection.candidates import START_COMPONENTS, Starts
-from nearkin.selection.holdout import draw_sample, draw_splits
+from nearkin.selection.draws import draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from nearkin.native import pairs
+from nearkin.native import listed_scores
 from nearkin.neighbors.index import NeighborIndex
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.preprocessing.transformers import applied
@@ -90,11 +90,11 @@ class Prepared:
         if matrix is None:
             scale = float(np.einsum("nd,nd->n", self.rows, self.rows).mean(dtype=np.float64))
             products = self.queries
-            scores = pairs.pair_closeness(self.queries, self.rows, self.near, scale)
+            scores = listed_scores.pair_closeness(self.queries, self.rows, self.near, scale)
             lengths = np.full(scores.shape, scale, np.float32)
         else:
             scale, products = 1.0, self.queries @ matrix
-            scores = pairs.pair_scores(products, self.rows, self.near)
+            scores = listed_scores.pair_scores(products, self.rows, self.near)
             lengths = self._lengths(products, self.near)
         mean = mean_similarity(self.rows, self.lists, matrix, scale)[self.near] if csls else None
         return self._voting(scores, self.near, products, lengths, mean)

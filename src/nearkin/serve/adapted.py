@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nearkin.adapter import RAW, Adapter
 from nearkin.io.ids import pack
 from nearkin.io.tables import Dataset
-from nearkin.learning.constraints import components
+from nearkin.learning.factorization import components
 from nearkin.neighbors.index import NeighborIndex
 from nearkin.preprocessing import UnitLength
 from nearkin.serve.searched import Places, SearchedSide, Shortlist, class_blocks, threads_for

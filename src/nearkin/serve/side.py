@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.learning.constraints import components, matrix_of
-from nearkin.native import pairs
+from nearkin.learning.factorization import components, matrix_of
+from nearkin.native import listed_scores
 from nearkin.neighbors.search import nearest
 from nearkin.preprocessing.transformers import applied
 from nearkin.serve.searched import Places, SearchedSide, Shortlist, class_blocks, threads_for
@@ -75,7 +75,7 @@ class Side(SearchedSide):
         """Similarities less CSLS, as the model has them, without its checks of every call."""
         if self._matrix is None:
             return voter_scores(self.inner, queries, lists)
-        scores = pairs.pair_scores(queries @ self._matrix, self.model.database_, lists)
+        scores = listed_scores.pair_scores(queries @ self._matrix, self.model.database_, lists)
         return scores - self.model.csls_bias_[lists] if self.model.vote_.csls else scores
 
     def near_in_class(

@@ -151,7 +151,7 @@ def check_label_count(X: Any, y: Any) -> None:
     if None not in (rows, labels) and rows != labels:
         raise ValueError(
             f"y has {labels} labels and X has {rows} rows (inconsistent numbers of samples); "
-            "give one label a row"
+            "give one label per row"
         )
 
 

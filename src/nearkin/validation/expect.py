@@ -110,7 +110,7 @@ def jobs(value: Any) -> str | None:
     """A number of workers, as joblib counts them."""
     if value is None or (whole()(value) is None and value != 0):
         return None
-    return "a number of workers such as 2, -1 for one a core, or None"
+    return "a number of workers such as 2, -1 for one per core, or None"
 
 
 def group(kind: type[Any]) -> Expectation:

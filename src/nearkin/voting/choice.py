@@ -33,7 +33,7 @@ _BLOCK_CELLS = 1 << 17
 
 @dataclass(frozen=True)
 class Ballot:
-    """All that votes on some queries, and their true labels.
+    """Neighbour scores, neighbour labels and true labels of held-out queries.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.native import pairs
+from nearkin.native import listed_scores
 
 Array = NDArray[np.float32]
 
@@ -38,8 +38,8 @@ def mean_similarity(
 
     def scores(part: slice, near: NDArray[np.int32]) -> Array:
         if matrix is None:
-            return pairs.pair_closeness(rows[part], rows, near, scale)
-        return pairs.pair_scores(rows[part] @ matrix.T, rows, near)
+            return listed_scores.pair_closeness(rows[part], rows, near, scale)
+        return listed_scores.pair_scores(rows[part] @ matrix.T, rows, near)
 
     return listed_means(lists, scores)
 

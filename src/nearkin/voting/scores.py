@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.native import pairs
+from nearkin.native import listed_scores
 from nearkin.voting.novelty import listed_novelty
 
 Array = NDArray[np.float32]
@@ -33,14 +33,14 @@ def class_scores(model: Any, queries: Array, means: Array) -> Array:
 
 def _similarities(model: Any, queries: Array, voters: Lists) -> Array:
     if model.similarity_ is None:
-        return pairs.pair_closeness(queries, model.database_, voters, model.scale_)
+        return listed_scores.pair_closeness(queries, model.database_, voters, model.scale_)
     return _listed_scores(model.similarity_, queries, model.database_, voters)
 
 
 def _listed_scores(similarity: Any, queries: Array, rows: Array, lists: Lists) -> Array:
     """What a part says of each query and the rows listed for it; −inf where ``-1`` is listed."""
     if hasattr(similarity, "transform_query"):  # the rows were checked when they were stored
-        return pairs.pair_scores(similarity.transform_query(queries), rows, lists)
+        return listed_scores.pair_scores(similarity.transform_query(queries), rows, lists)
     if hasattr(similarity, "neighbor_scores"):
         return similarity.neighbor_scores(queries, rows, lists)
     scores = np.full(lists.shape, -np.inf, np.float32)

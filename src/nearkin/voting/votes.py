@@ -164,14 +164,14 @@ def class_totals(values: Array, labels: NDArray[np.integer], n_classes: int) -> 
     return totals.reshape(len(values), n_classes).astype(np.float32)
 
 
-def known_vote(value: Any) -> str | None:
-    """Whether there is such a vote, or it is to be chosen: see `nearkin.validation.parameters`."""
+def vote_problem(value: Any) -> str | None:
+    """What is wrong with a vote, or None: an `Expectation`. ``"auto"`` is yet to be chosen."""
     named = None if isinstance(value, Vote) else expect.choice("auto", *KINDS)(value)
     return named and f"{named}, or a Vote such as Vote('power', 3)"
 
 
 def as_vote(value: Any) -> Vote:
-    """A vote for what `known_vote` accepts; one yet to be chosen starts as ``power``."""
+    """The vote that a checked value stands for; one yet to be chosen starts as ``power``."""
     if isinstance(value, Vote):
         return value
     return Vote("power" if value == "auto" else value)

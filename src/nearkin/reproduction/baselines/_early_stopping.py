@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.learning.holdout import held_out, sample
-from nearkin.native.pairs import pair_squared_distances
+from nearkin.native.listed_scores import pair_squared_distances
 from nearkin.neighbors import nearest
 from nearkin.voting.choice import Ballot, candidates, choose
 

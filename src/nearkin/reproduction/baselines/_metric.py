@@ -8,7 +8,7 @@ from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin.native.blas import project_rows
-from nearkin.native.pairs import pair_squared_distances
+from nearkin.native.listed_scores import pair_squared_distances
 from nearkin.validation.arrays import validate_data
 
 Array = NDArray[np.float32]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from nearkin.native.blas import serial_blas
-from nearkin.native.pairs import pair_squared_distances
+from nearkin.native.listed_scores import pair_squared_distances
 from nearkin.native.vectors import jit
 from nearkin.reproduction.baselines._early_stopping import HeldOut, metric_quality
 from nearkin.reproduction.baselines._low_rank import (

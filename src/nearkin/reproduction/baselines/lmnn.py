@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from nearkin.native.pairs import pair_squared_distances
+from nearkin.native.listed_scores import pair_squared_distances
 from nearkin.neighbors import nearest
 from nearkin.reproduction.baselines._early_stopping import Best, HeldOut, metric_quality
 from nearkin.reproduction.baselines._metric import LearnedMetric

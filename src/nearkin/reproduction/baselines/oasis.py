@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from nearkin.native.blas import multiply_into, serial_blas
-from nearkin.native.pairs import pair_scores
+from nearkin.native.listed_scores import pair_scores
 from nearkin.native.vectors import jit
 from nearkin.reproduction.baselines._early_stopping import Best, HeldOut, Quality
 from nearkin.reproduction.baselines._training_rows import generator, labelled_rows, rms_length

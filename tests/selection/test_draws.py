@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nearkin.selection import holdout
-from nearkin.selection.holdout import draw_sample, draw_splits
+from nearkin.selection import draws
+from nearkin.selection.draws import draw_sample, draw_splits
 from nearkin.selection.scoring import average_precision, precision
 from nearkin.voting.choice import Ballot
 
@@ -12,7 +12,7 @@ from nearkin.voting.choice import Ballot
 def test_a_fifth_of_every_class_is_held_out():
     labels = np.repeat([0, 1, 2], [100, 50, 10])
     splits = draw_splits(labels, None, seed=0, rows=2_000)
-    assert len(splits) == holdout.MAX_SPLITS
+    assert len(splits) == draws.MAX_SPLITS
     for held in splits:
         np.testing.assert_allclose(np.bincount(labels[held]), [20, 10, 2], atol=1)
     assert len({held.tobytes() for held in splits}) == len(splits)

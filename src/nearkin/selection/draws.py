@@ -1,4 +1,4 @@
-"""Which rows the choice uses, and which of them are held out."""
+"""Random draws of rows: the sample that a choice uses, and which of its rows are held out."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nearkin.native.pairs import pair_closeness, pair_scores, pair_squared_distances
+from nearkin.native.listed_scores import pair_closeness, pair_scores, pair_squared_distances
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_what_needs_one_label_is_refused():
     Y = np.eye(4, dtype=int)[y]
     with pytest.raises(ValueError, match=r"validation_fraction=0.2 .* y has several"):
         SLNE(validation_fraction=0.2).fit(X, Y)
-    with pytest.raises(ValueError, match="prepare=WithinClassWhitening needs one label a row"):
+    with pytest.raises(ValueError, match="prepare=WithinClassWhitening needs one label per row"):
         SLNE(prepare=WithinClassWhitening(unit_length=False)).fit(X, Y)
     with pytest.raises(ValueError, match="partial_fit"):
         given().fit(X, Y).partial_fit(X, y)

@@ -1,4 +1,4 @@
-"""A graph (HNSW) by dot product, as vector stores have it: fast, and not sure to find all.
+"""An HNSW graph by dot product, as vector stores have it: fast, and not sure to find all.
 
 Made to measure what such an index loses, at any `ef` of the search; see `nearkin.neighbors.faiss`
 for graphs that find neighbours to learn from.

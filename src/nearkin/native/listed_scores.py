@@ -1,4 +1,4 @@
-"""Scores and distances of listed pairs of rows, without a matrix of all pairs."""
+"""Scores and distances of queries and the rows listed for them, without a matrix of all pairs."""
 
 from functools import partial
 
