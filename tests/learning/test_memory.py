@@ -23,7 +23,7 @@ PRELUDE = """
 import ctypes, gc, json, resource, sys, threading, time
 from pathlib import Path
 import numpy as np
-from nearkin import SLDE, SLNE, Preprocess, SoftVotingKNN
+from nearkin import SLDE, SLNE, Preprocess, SoftVotingKNN, Vote
 from nearkin.learning.memory import classifier_bytes, fit_bytes
 from nearkin.neighbors import nearest
 from nearkin.neighbors.memory import FIXED_BYTES, search_bytes
@@ -144,7 +144,8 @@ def test_the_bound_of_a_classifier(tmp_path):
 result = {}
 cases = {
     "search": (20_000, 16, 50, None, {}), "directions": (1_200, 1_500, 5, Preprocess(300), {}),
-    "rows": (50_000, 200, 10, Preprocess(50), {}), "csls": (20_000, 16, 50, None, {"csls": 0.5}),
+    "rows": (50_000, 200, 10, Preprocess(50), {}),
+    "csls": (20_000, 16, 50, None, {"vote": Vote("softmax", csls=0.5)}),
 }
 tiny = mapped(path, 300, 12)
 for n, D, k, preprocess, more in cases.values():

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from nearkin import SLDE, SLNE, Constraint, Softmax, graded_triplets
-from nearkin.learning.pair_choice import HeldOutQueries, held_out, sampled
+from nearkin.learning.pair_choice import HeldOutQueries, held_out_queries, sampled
 from nearkin.learning.pair_trainer import PairTrainer, impostors
 from nearkin.learning.pairs import pair_data
 from nearkin.learning.trainer import Hyperparameters
@@ -135,7 +135,7 @@ def test_a_sample_knows_which_document_a_query_is(monkeypatch):
 
 def test_rows_on_both_sides_of_a_pair_are_held_out_together():
     data = pair_data(X := np.eye(8, dtype=np.float32), X, [[0, 1], [2, 1], [3, 2], [4, 5], [6, 7]])
-    for mask in held_out(data, seed=0):
+    for mask in held_out_queries(data, seed=0):
         assert len(set(mask[:4])) == len(set(mask[4:6])) == len(set(mask[6:])) == 1
 
 

@@ -132,14 +132,16 @@ def test_a_row_is_searched_and_results_lead_on(browser, site):
         following = hits(page)[1]
         page.locator("#learned a").nth(1).click()
         until(page, f"document.querySelector('#row').value === '{following}'")
-        page.wait_for_load_state("networkidle")
-        assert hits(page) == expected(site, following)["learned"]
+        first = expected(site, following)["learned"]
+        until(page, f"document.querySelector('#learned a').hash === '#row={first[0]}'")
+        assert hits(page) == first
         page.go_back()
         until(page, "document.querySelector('#row').value === '3'")
         page.fill("#label", "standing")
         page.locator("#label").press("Tab")
-        page.wait_for_load_state("networkidle")
-        assert hits(page) == expected(site, 3, label="standing")["learned"]
+        standing = expected(site, 3, label="standing")["learned"]
+        until(page, f"document.querySelector('#learned a').hash === '#row={standing[0]}'")
+        assert hits(page) == standing
 
 
 def test_rows_are_browsed_by_class(browser, site):
@@ -338,7 +340,7 @@ def test_a_vector_is_pasted(browser, model_file):
         Visit(browser, live.url) as visit,
     ):
         page = visit.open()
-        page.click("summary")
+        page.click("summary:has-text('Paste a vector')")
         page.fill("#vector", "1, 2, 3")
         page.click("#vector-form button")
         page.wait_for_selector("#status.error:has-text('64 are needed')")

@@ -20,6 +20,7 @@ FIXED_BYTES = 48 << 20  # buffers of BLAS, compiled code, threads
 LIST_BYTES, DISTANCE_BYTES = 4, 4  # bytes a listed neighbour
 CANDIDATES = 4  # for each neighbour, in a search by cells; 2 or 3 on most data
 CODE_BYTES = 80  # bytes a row that is coded, beside one for each column
+SIEVED_BYTES = 32  # bytes a row that the sieve keeps for a query
 SEARCH_BYTES = 72  # bytes a neighbour of a block of queries, while the nearest are merged
 
 
@@ -38,8 +39,8 @@ def search_bytes(
     if index == "exact" or (index == "auto" and rows <= EXACT_ROWS):
         sieve = 0
         if has_sieve(rows, dims, k):
-            block = asking * (24 * dims + SEARCH_BYTES * (sieved_rows(k) + 1))
-            sieve = 2 * rows * dims + 4 * dims * CODED_AT_ONCE
+            block = asking * (16 * dims + SIEVED_BYTES * (sieved_rows(k) + 1))
+            sieve = 2 * rows * dims + 4 * dims * min(rows, CODED_AT_ONCE)
         return needed + block + sieve + min(whole, 2 * DATABASE_BYTES) + 16 * rows * n_threads()
     if index.startswith(("auto", "cells")):
         width = min(CODED_DIMS, dims)

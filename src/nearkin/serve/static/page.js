@@ -71,13 +71,14 @@ async function checked(answer) {
 // ---- search
 
 async function ask(question, { title, image = null, row = null }) {
-  asked = { question, title, image, row };
+  const mine = asked = { question, title, image, row };
   const label = $("label").value.trim();
   const search = { ...question, n: Number($("n").value), ...(label && { label }) };
   const [found, decision] = await Promise.all([
     post("/v1/search", search), can("classify") ? post("/v1/classify", { ...question, votes: true }) : null,
   ]);
   await checked(found);
+  if (asked !== mine) return; // something else has been asked since
   showQuery(title, image, row, decision?.queries[0]);
   showHits(found.queries[0], decision?.queries[0], row);
 }
