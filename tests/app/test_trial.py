@@ -7,10 +7,10 @@ from sklearn.preprocessing import normalize
 
 from nearkin import SLNE, Adapter, Softmax
 from nearkin.app import advice, trial
+from nearkin.app.store_graph import DotGraph
 from nearkin.app.trial import RERANKED, WHOLE, Method, Trial, graph_name
 from nearkin.learning.holdout import held_out
 from nearkin.metrics import paired_bootstrap
-from nearkin.neighbors.hnsw import DotGraph
 from nearkin.selection.candidates import INDEX_PREPARATIONS
 from samples import blobs
 

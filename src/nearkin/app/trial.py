@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearkin.adapter import Adapter
+from nearkin.app.store_graph import DotGraph
 from nearkin.learning.holdout import held_out, sample
 from nearkin.learning.pair_choice import held_out_queries, sampled
 from nearkin.learning.pairs import pair_data, ridge
@@ -17,7 +18,6 @@ from nearkin.learning.preparation import MAX_WITHIN_CLASS
 from nearkin.learning.presets import FOR_INDEX
 from nearkin.metrics import paired_bootstrap
 from nearkin.native.threads import limited
-from nearkin.neighbors.hnsw import DotGraph
 from nearkin.preprocessing.unit_length import UnitLength
 from nearkin.retrieval_task import RetrievalTask, exact_index, means
 from nearkin.selection.candidates import INDEX_PREPARATIONS
