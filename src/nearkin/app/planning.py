@@ -13,6 +13,7 @@ from nearkin.ensemble.memory import ensemble_bytes
 from nearkin.learning.memory import fit_bytes
 from nearkin.native.threads import limited
 from nearkin.neighborhoods import Neighborhoods
+from nearkin.neighbors.exact import SIEVE_QUERIES
 from nearkin.neighbors.lists import QUERY_BLOCK
 from nearkin.neighbors.registry import EXACT_ROWS
 from nearkin.neighbors.search import nearest
@@ -216,7 +217,8 @@ def _pair_seconds(rows: int, dims: int, k: int) -> float:
         return time.perf_counter() - start
 
     search(few)
-    fixed, many, seconds = min(search(few), search(few)), min(256, most), 0.0
+    # As many queries as are sieved: a real search has them.
+    fixed, many, seconds = min(search(few), search(few)), min(SIEVE_QUERIES, most), 0.0
     while (seconds := search(many)) < SEARCH_SECONDS and many < most:
         many = min(4 * many, most)  # a whole block of queries, where that is quick
     seconds = min(seconds, search(many))  # the machine may have been busy
