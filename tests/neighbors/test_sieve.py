@@ -151,6 +151,7 @@ def test_rows_are_not_coded_for_few_queries():
     assert index._sieve is None
     assert not has_sieve(1_000, DIMS, 5)
     assert not has_sieve(N, DIMS, 500)
+    assert not has_sieve(N, 70_000, 5)  # sums would overflow
     assert has_sieve(N, DIMS, 20)
 
 

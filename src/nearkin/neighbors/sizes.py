@@ -1,5 +1,6 @@
 """Sizes of what searches keep in memory: for the back ends, and for the check before a search."""
 
+from nearkin.native.byte_products import MAX_BYTES
 from nearkin.native.jit import target_features
 
 DATABASE_BYTES = 256 << 20  # of the rows that exact search reads at once
@@ -18,5 +19,5 @@ def sieved_rows(k: int) -> int:
 
 def has_sieve(n: int, dims: int, k: int) -> bool:
     """Whether bytes are faster than float32: products are, and most rows can be left out."""
-    shaped = n >= max(MIN_ROWS, 4 * sieved_rows(k)) and dims >= MIN_DIMS
+    shaped = n >= max(MIN_ROWS, 4 * sieved_rows(k)) and MIN_DIMS <= dims <= MAX_BYTES
     return shaped and n * dims <= SIEVE_BYTES and "avx512vnni" in target_features()
