@@ -15,7 +15,8 @@ which counts as CPU time.
 
 Below each table stand nearkin's shares of the machine's limits, measured in the same run: products
 of bytes against register tiles on cached data, and re-ranked rows against the bandwidth of reading
-memory in order: above 100 % where queries share rows in the cache.
+memory in order: above 100 % where queries share rows in the cache. The limit of both is the sum of
+the two times, at full speed, over the time that the lists took.
 
 With --growth only nearkin is timed, on the first so many rows (wall clock, lists without
 distances); --also adds what another run took, such as one of benchmarks/scale.py. The exponent is
@@ -134,13 +135,12 @@ def limits(X: np.ndarray, k: int, recall: float) -> None:
         _, listing, _ = measured(lambda: row_neighbors(index, X, at, k))
         reduced = index._reduce(queries)
         visited = index._sizes[index._nearest_cells(reduced, int(index.tuned[1]))].sum()
-        products = visited * reduced.shape[1]
-        share = products / machine.byte_product_peak() / finding
-        read = len(at) * int(index.tuned[2]) * 4 * X.shape[1]
-        bandwidth = read / machine.copy_bandwidth() / max(listing - finding, 1e-9)
+        multiplying = visited * reduced.shape[1] / machine.byte_product_peak()
+        reading = len(at) * int(index.tuned[2]) * 4 * X.shape[1] / machine.copy_bandwidth()
     print(f"\nk={k}: {index.tuned[1]} of {len(index._coded.steps)} cells, {index.tuned[2]} "
-          f"candidates; products of bytes at {share:.0%} of their peak, re-ranking at "
-          f"{bandwidth:.0%} of the bandwidth of memory", flush=True)  # fmt: skip
+          f"candidates; products of bytes at {multiplying / finding:.0%} of their peak, re-ranking "
+          f"at {reading / max(listing - finding, 1e-9):.0%} of the bandwidth of memory, both at "
+          f"{(multiplying + reading) / listing:.0%} of the limit", flush=True)  # fmt: skip
 
 
 def growth(X: np.ndarray, given: argparse.Namespace) -> None:

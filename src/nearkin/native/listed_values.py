@@ -11,16 +11,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from nearkin.native.intrinsics import INT32, INT64, call_llvm, splat
-from nearkin.native.vectors import jit, prefetch_row
+from nearkin.native.intrinsics import CACHE_LINE, INT32, INT64, call_llvm, prefetch, splat
+from nearkin.native.jit import compiled
 
 AT_ONCE = 4
 _LANES = 32
 _FLOAT = ir.FloatType()
 _VALUES = ir.VectorType(_FLOAT, _LANES)
+_jit = compiled(fastmath=False)  # the order of sums is written down
 
 
-@jit
+@_jit
 def fill_values(products, table, numbers, row, out):  # type: ignore[no-untyped-def]
     """``out[n]`` of `row` and ``table[numbers[n]]``: their product, or their squared distance."""
     whole = len(numbers) - len(numbers) % AT_ONCE
@@ -36,13 +37,14 @@ def fill_values(products, table, numbers, row, out):  # type: ignore[no-untyped-
             _one_distance(table, numbers, n, row, out)
 
 
-@jit
+@_jit
 def fill_fetched(products, table, numbers, row, out):  # type: ignore[no-untyped-def]
     """The same for rows that are in no cache: some are fetched while others are read."""
     for n in range(0, len(numbers), AT_ONCE):
         end = min(n + AT_ONCE, len(numbers))
         for ahead in range(end, min(end + AT_ONCE, len(numbers))):
-            prefetch_row(table[numbers[ahead]])
+            for byte in range(0, 4 * len(row), CACHE_LINE):
+                prefetch(table[numbers[ahead]], byte)
         fill_values(products, table, numbers[n:end], row, out[n:end])
 
 
