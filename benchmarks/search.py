@@ -40,7 +40,7 @@ from nearkin.native.threads import limited
 from nearkin.neighbors import nearest, recall
 from nearkin.neighbors.cells import Cells
 from nearkin.neighbors.lists import row_neighbors
-from search_peers import PEERS, installed, pynndescent, turned_up
+from search_peers import PEERS, ROUNDS, installed, pynndescent, turned_up
 
 CHECKED = 500
 BELOW = 0.01  # of the recall that is asked for
@@ -82,10 +82,20 @@ class Table:
         print(f"| {k} | {name} | {dial} | {cpu:.1f} | {cpu / base:.1f} | {size:.0f} "
               f"| {share:.3f} |", flush=True)  # fmt: skip
 
-    def whole(self, k: int, name: str, dial: Any, work: Callable[[], np.ndarray]) -> None:
-        """A row of something that makes the lists of all rows."""
+    def whole(self, k: int, name: str, dial: Any, work: Callable[[], np.ndarray]) -> float:
+        """A row of something that makes the lists of all rows; returns their recall."""
         lists, cpu, size = measured(work)
-        self.row(k, name, dial, cpu, size, self.judges[k].recall(lists[self.judges[k].at]))
+        share = self.judges[k].recall(lists[self.judges[k].at])
+        self.row(k, name, dial, cpu, size, share)
+        return share
+
+    def descent(self, k: int) -> None:
+        """Rows of pynndescent, after ever more rounds, up to the first that reaches the recall."""
+        for rounds in ROUNDS:
+            work = partial(pynndescent, self.X, k, self.given.threads, rounds)
+            dial = f"{rounds or 'all'} rounds"
+            if self.whole(k, "pynndescent", dial, work) >= self.given.recall - BELOW:
+                return
 
     def nearkin(self, k: int) -> None:
         index = f"cells;recall={self.given.recall}"
@@ -117,7 +127,7 @@ def compare(name: str, X: np.ndarray, given: argparse.Namespace) -> None:
         table.nearkin(k)
     for k in given.k:
         if find_spec("pynndescent") and k <= given.descent:
-            table.whole(k, "pynndescent", "all lists", partial(pynndescent, X, k, given.threads))
+            table.descent(k)
     for peer in installed(given.only):
         table.peer(peer)
     for k in given.k:
