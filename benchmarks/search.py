@@ -18,7 +18,7 @@ of bytes against register tiles on cached data, and re-ranked rows against the b
 memory in order: above 100 % where queries share rows in the cache. The limit of both is the sum of
 the two times, at full speed, over the time that the lists took.
 
-With --growth only nearkin is timed, on the first so many rows (wall clock, lists without
+With --growth only nearkin is timed, on the first so many rows (CPU seconds, lists without
 distances); --also adds what another run took, such as one of benchmarks/scale.py. The exponent is
 the slope between logarithms.
 """
@@ -156,15 +156,15 @@ def limits(X: np.ndarray, k: int, recall: float) -> None:
 def growth(X: np.ndarray, given: argparse.Namespace) -> None:
     """Time against the number of rows, and what of the plan grows."""
     index = f"cells;recall={given.recall}"
-    print("| k | rows | s | µs a row | cells | visited | candidates | recall |")
+    print("| k | rows | CPU s | µs a row | cells | visited | candidates | recall |")
     print("|--:|--:|--:|--:|--:|--:|--:|--:|")
     for k in given.k:
         taken = dict(given.also)
         for n in given.growth:
             part = X[:n]
-            began = time.perf_counter()
-            lists = nearest(part, k, index=index, return_distance=False)
-            taken[n] = time.perf_counter() - began
+            lists, taken[n], _ = measured(
+                lambda part=part, k=k: nearest(part, k, index=index, return_distance=False)
+            )
             plan = Cells(part, index)
             plan.prepare(k)
             share = plan.tuned[1] / len(plan._sizes)
