@@ -3,9 +3,10 @@
 Command: ``python benchmarks/scale.py --work DIR`` (hours, 25 GB of disk); ``--rows 100000`` gives
 the same table in minutes. Stopped, it goes on where it was; another --recall has a folder of its
 own and shares the rows; --neighbors ends after the lists. Rows are made up (`made_up.py` says
-how); their difficulty is the accuracy of plain kNN. Each line: seconds, peak of the process's own
-memory (pages of mapped files are not counted), and what came of it. Learning is timed with what is
-printed beside it: order of the rows, precision; ``--variants`` names others.
+how); their difficulty is the accuracy of plain kNN. Each line: seconds, those of CPU (without
+worker processes), peak of the process's own memory (pages of mapped files are not counted), and
+what came of it. Learning is timed with what is printed beside it: order of the rows, precision;
+``--variants`` names others.
 """
 
 import argparse
@@ -46,12 +47,13 @@ MEMBER = {"sampling": "all", "step_size": 2.0}
 def told(name: str, work: Callable[[], Any], describe: Callable[[Any], str] = lambda _: "") -> Any:
     """Do the work; print what it took and what came of it."""
     release_memory()
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), time.process_time()
     with MemoryWatch() as memory:
         result = work()
-    seconds = time.perf_counter() - began
+    seconds, busy = time.perf_counter() - began, time.process_time() - busy
     size = (memory.growth or 0) / 2**30
-    print(f"{name:<46} {seconds:>9.1f} s {size:>7.2f} GiB   {describe(result)}", flush=True)
+    print(f"{name:<46} {seconds:>9.1f} s {busy:>9.1f} CPU s {size:>7.2f} GiB   {describe(result)}",
+          flush=True)  # fmt: skip
     return result
 
 

@@ -15,9 +15,10 @@ which counts as CPU time.
 
 Below each table stand nearkin's shares of the machine's limits, measured in the same run: products
 of bytes against register tiles on cached data, and re-ranked rows against the bandwidth of reading
-memory in order: above 100 % where queries share rows in the cache.
+memory in order: above 100 % where queries share rows in the cache. The limit of both is the sum of
+the two times, at full speed, over the time that the lists took.
 
-With --growth only nearkin is timed, on the first so many rows (wall clock, lists without
+With --growth only nearkin is timed, on the first so many rows (CPU seconds, lists without
 distances); --also adds what another run took, such as one of benchmarks/scale.py. The exponent is
 the slope between logarithms.
 """
@@ -39,7 +40,7 @@ from nearkin.native.threads import limited
 from nearkin.neighbors import nearest, recall
 from nearkin.neighbors.cells import Cells
 from nearkin.neighbors.lists import row_neighbors
-from search_peers import PEERS, installed, pynndescent, turned_up
+from search_peers import PEERS, ROUNDS, installed, pynndescent, turned_up
 
 CHECKED = 500
 BELOW = 0.01  # of the recall that is asked for
@@ -81,10 +82,20 @@ class Table:
         print(f"| {k} | {name} | {dial} | {cpu:.1f} | {cpu / base:.1f} | {size:.0f} "
               f"| {share:.3f} |", flush=True)  # fmt: skip
 
-    def whole(self, k: int, name: str, dial: Any, work: Callable[[], np.ndarray]) -> None:
-        """A row of something that makes the lists of all rows."""
+    def whole(self, k: int, name: str, dial: Any, work: Callable[[], np.ndarray]) -> float:
+        """A row of something that makes the lists of all rows; returns their recall."""
         lists, cpu, size = measured(work)
-        self.row(k, name, dial, cpu, size, self.judges[k].recall(lists[self.judges[k].at]))
+        share = self.judges[k].recall(lists[self.judges[k].at])
+        self.row(k, name, dial, cpu, size, share)
+        return share
+
+    def descent(self, k: int) -> None:
+        """Rows of pynndescent, after ever more rounds, up to the first that reaches the recall."""
+        for rounds in ROUNDS:
+            work = partial(pynndescent, self.X, k, self.given.threads, rounds)
+            dial = f"{rounds or 'all'} rounds"
+            if self.whole(k, "pynndescent", dial, work) >= self.given.recall - BELOW:
+                return
 
     def nearkin(self, k: int) -> None:
         index = f"cells;recall={self.given.recall}"
@@ -116,7 +127,7 @@ def compare(name: str, X: np.ndarray, given: argparse.Namespace) -> None:
         table.nearkin(k)
     for k in given.k:
         if find_spec("pynndescent") and k <= given.descent:
-            table.whole(k, "pynndescent", "all lists", partial(pynndescent, X, k, given.threads))
+            table.descent(k)
     for peer in installed(given.only):
         table.peer(peer)
     for k in given.k:
@@ -134,27 +145,26 @@ def limits(X: np.ndarray, k: int, recall: float) -> None:
         _, listing, _ = measured(lambda: row_neighbors(index, X, at, k))
         reduced = index._reduce(queries)
         visited = index._sizes[index._nearest_cells(reduced, int(index.tuned[1]))].sum()
-        products = visited * reduced.shape[1]
-        share = products / machine.byte_product_peak() / finding
-        read = len(at) * int(index.tuned[2]) * 4 * X.shape[1]
-        bandwidth = read / machine.copy_bandwidth() / max(listing - finding, 1e-9)
+        multiplying = visited * reduced.shape[1] / machine.byte_product_peak()
+        reading = len(at) * int(index.tuned[2]) * 4 * X.shape[1] / machine.copy_bandwidth()
     print(f"\nk={k}: {index.tuned[1]} of {len(index._coded.steps)} cells, {index.tuned[2]} "
-          f"candidates; products of bytes at {share:.0%} of their peak, re-ranking at "
-          f"{bandwidth:.0%} of the bandwidth of memory", flush=True)  # fmt: skip
+          f"candidates; products of bytes at {multiplying / finding:.0%} of their peak, re-ranking "
+          f"at {reading / max(listing - finding, 1e-9):.0%} of the bandwidth of memory, both at "
+          f"{(multiplying + reading) / listing:.0%} of the limit", flush=True)  # fmt: skip
 
 
 def growth(X: np.ndarray, given: argparse.Namespace) -> None:
     """Time against the number of rows, and what of the plan grows."""
     index = f"cells;recall={given.recall}"
-    print("| k | rows | s | µs a row | cells | visited | candidates | recall |")
+    print("| k | rows | CPU s | µs a row | cells | visited | candidates | recall |")
     print("|--:|--:|--:|--:|--:|--:|--:|--:|")
     for k in given.k:
         taken = dict(given.also)
         for n in given.growth:
             part = X[:n]
-            began = time.perf_counter()
-            lists = nearest(part, k, index=index, return_distance=False)
-            taken[n] = time.perf_counter() - began
+            lists, taken[n], _ = measured(
+                lambda part=part, k=k: nearest(part, k, index=index, return_distance=False)
+            )
             plan = Cells(part, index)
             plan.prepare(k)
             share = plan.tuned[1] / len(plan._sizes)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 TRAIN_ROWS = 64  # for each cell of an inverted file; faiss would take up to 256
+ROUNDS = (1, 2, 3, 4, None)  # of pynndescent
 FINER = 4  # halvings between two steps of a dial
 
 
@@ -125,10 +126,12 @@ PEERS: dict[str, type] = {
 }  # fmt: skip
 
 
-def pynndescent(X: np.ndarray, k: int, threads: int) -> np.ndarray:
+def pynndescent(X: np.ndarray, k: int, threads: int, rounds: int | None = None) -> np.ndarray:
+    """Lists of all rows, after so many rounds of descent; None: until it has converged."""
     from pynndescent import NNDescent
 
-    return NNDescent(X, n_neighbors=k + 1, random_state=0, n_jobs=threads).neighbor_graph[0]
+    graph = NNDescent(X, n_neighbors=k + 1, random_state=0, n_jobs=threads, n_iters=rounds)
+    return graph.neighbor_graph[0]
 
 
 def installed(only: list[str] | None = None) -> list[str]:

@@ -154,9 +154,7 @@ def test_lists_without_distances_hold_the_same_rows(name):
     index = NeighborIndex(rows, "cells;recall=0.95")
     lists, (_, true) = index.lists(20), index.nearest(20)
     same = [len(np.intersect1d(a, b)) for a, b in zip(lists, true)]
-    # Of equal distances any may be left out; and where bytes do not find the row itself, one
-    # candidate too few has its distance computed.
-    assert np.mean(same) >= {"few distinct rows": 15, "outliers": 19.9}.get(name, 19.99)
+    assert np.mean(same) >= 19.99  # where bytes leave a doubt that is smaller than their error
     assert (lists != np.arange(len(rows))[:, None]).all()
     np.testing.assert_array_equal(nearest(rows, 20, index="cells", return_distance=False), lists)
     assert index._back_end._bytes is None  # as large as a quarter of the rows

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from nearkin.native.intrinsics import CACHE_LINE
 from nearkin.native.jit import compiled
+from nearkin.native.listed_values import fill_fetched
 from nearkin.native.quantize import aligned_codes, quantize_query, quantized_dot
 from nearkin.native.threads import in_threads
 from nearkin.native.topk import quickselect
-from nearkin.native.vectors import prefetch_row, read_only, squared_distance
+from nearkin.native.vectors import prefetch_row, read_only
 
 Array = NDArray[np.float32]
 
@@ -184,10 +185,11 @@ def _by_bytes(coded, row_of, queries, near, own, keys, doubts, first):  # type: 
 @_jit
 def _settle(rows, row_of, queries, keys, doubts, k, first):  # type: ignore[no-untyped-def]
     """Move the `k` nearest to the front: keys of value and row, the true value if it decides."""
-    width, value = keys.shape[1], np.empty(1, np.float32)
-    bits, numbers = value.view(np.uint32), np.uint64(0xFFFFFFFF)
+    width, numbers = keys.shape[1], np.uint64(0xFFFFFFFF)
+    true, doubtful = np.empty(width, np.float32), np.empty(width, np.int32)
+    bits = true.view(np.uint32)
     for i in range(len(keys)):
-        query, own, values = queries[first + i], keys[i], keys[i].view(np.float32)[1::2]
+        own, values = keys[i], keys[i].view(np.float32)[1::2]
         begin, end = k, k
         if k < width:
             below = values[k] - doubts[i]
@@ -198,11 +200,13 @@ def _settle(rows, row_of, queries, keys, doubts, k, first):  # type: ignore[no-u
                 end += 1
         if end == k:  # all of the first are among the nearest
             begin = k
+        for n in range(begin, end):
+            doubtful[n] = max(row_of[np.int32(own[n] & numbers)], 0)
+        fill_fetched(False, rows, doubtful[begin:end], queries[first + i], true[begin:end])
         for n in range(end):
             row = row_of[np.int32(own[n] & numbers)]
             if n >= begin and row >= 0:
-                value[0] = squared_distance(query, rows[row])
-                own[n] = _key(bits[0], row)
+                own[n] = _key(bits[n], row)
             else:
                 own[n] = own[n] & ~numbers | np.uint64(np.uint32(row))
         if end > k:

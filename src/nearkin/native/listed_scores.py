@@ -5,10 +5,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.listed_values import fill_fetched, fill_values
 from nearkin.native.threads import in_threads
-from nearkin.native.vectors import dot, jit, read_only, squared_distance
+from nearkin.native.vectors import jit, prefetch_row, read_only
 
-_QUERIES_AT_ONCE = 256  # that share rows; their own stay in the cache
+_QUERIES_AT_ONCE = 1_024  # that share rows; their own stay in the last cache
 _ROWS_A_PAIR = 8  # with more, rows are not shared, and sorting by row does not pay
 
 
@@ -61,30 +62,50 @@ def _pair_values(products, Q, Z, indices, out, lo, hi):  # type: ignore[no-untyp
 
     A row is then read from memory once for all queries of a block.
     """
-    width = indices.shape[1]
     for first in range(lo, hi, _QUERIES_AT_ONCE):
         last = min(first + _QUERIES_AT_ONCE, hi)
-        if _ROWS_A_PAIR * (last - first) * width < len(Z):
+        if _ROWS_A_PAIR * (last - first) * indices.shape[1] < len(Z):
             for i in range(first, last):
-                for n in range(width):
-                    out[i, n] = _pair_value(products, Q[i], Z, indices[i, n])
+                fill_fetched(products, Z, np.maximum(indices[i], 0), Q[i], out[i])
+                for n in range(indices.shape[1]):
+                    if indices[i, n] < 0:
+                        out[i, n] = -np.inf if products else np.inf
         else:
-            queries, places = _by_row(indices[first:last], len(Z))
-            for m in range(len(places)):
-                i, n = first + queries[m], places[m]
-                out[i, n] = _pair_value(products, Q[i], Z, indices[i, n])
+            _of_shared_rows(products, Q[first:last], Z, indices[first:last], out[first:last])
 
 
 @jit
-def _pair_value(products, q, Z, j):  # type: ignore[no-untyped-def]
-    if products:
-        return dot(q, Z[j]) if j >= 0 else np.float32(-np.inf)
-    return squared_distance(q, Z[j]) if j >= 0 else np.float32(np.inf)
+def _of_shared_rows(products, Q, Z, indices, out):  # type: ignore[no-untyped-def]
+    """Values of all pairs, row by row; the next row is fetched while one is read."""
+    queries, places, ends = _by_row(indices, len(Z))
+    values = np.empty(len(Q) * indices.shape[1], np.float32)
+    for m in range(ends[0]):
+        out[queries[m], places[m]] = -np.inf if products else np.inf
+    begin, row = ends[0], _next_row(ends, 0)
+    while row < len(Z):
+        following, end = _next_row(ends, row + 1), ends[row + 1]
+        if following < len(Z):
+            prefetch_row(Z[following])
+        fill_values(products, Q, queries[begin:end], Z[row], values[: end - begin])
+        for m in range(begin, end):
+            out[queries[m], places[m]] = values[m - begin]
+        begin, row = end, following
+
+
+@jit
+def _next_row(ends, row):  # type: ignore[no-untyped-def]
+    """The first row from `row` on that is in a list."""
+    while row < len(ends) - 1 and ends[row + 1] == ends[row]:
+        row += 1
+    return row
 
 
 @jit
 def _by_row(indices, n_rows):  # type: ignore[no-untyped-def]
-    """Lists and places in them, in the order of the rows that they hold."""
+    """Lists and places in them, in the order of the rows that they hold, and where rows end.
+
+    Places without a row come first, up to the first end.
+    """
     width = indices.shape[1]
     ends = np.zeros(n_rows + 2, np.int64)
     for i in range(len(indices)):
@@ -98,4 +119,4 @@ def _by_row(indices, n_rows):  # type: ignore[no-untyped-def]
             j = indices[i, n] + 1
             queries[ends[j]], places[ends[j]] = i, n
             ends[j] += 1
-    return queries, places
+    return queries, places, ends[: n_rows + 1]

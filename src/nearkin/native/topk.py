@@ -5,8 +5,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.listed_values import fill_values
 from nearkin.native.threads import in_threads
-from nearkin.native.vectors import copy, dot, jit, read_only, squared_distance
+from nearkin.native.vectors import copy, jit, read_only
 
 _MAX_FOLDS = 32
 
@@ -93,12 +94,14 @@ def _nearest_of(D, offsets, out, lo, hi):  # type: ignore[no-untyped-def]
 
 @jit
 def _nearest_within(D, offsets, limits, Q, Z, first, indices, distances, by_products, lo, hi):  # type: ignore[no-untyped-def]
-    last = indices.shape[1] - 1
+    last, number, true = indices.shape[1] - 1, np.empty(1, np.int32), np.empty(1, np.float32)
     for i in range(lo, hi):
         for j in range(len(offsets)):
             if D[i, j] + offsets[j] > limits[i]:
                 continue
-            value = -dot(Q[i], Z[j]) if by_products else squared_distance(Q[i], Z[j])
+            number[0] = j
+            fill_values(by_products, Z, number, Q[i], true)
+            value = -true[0] if by_products else true[0]
             if value < distances[i, last]:
                 m = last
                 while m > 0 and distances[i, m - 1] > value:

@@ -40,15 +40,6 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @jit
-def squared_distance(q, z):  # type: ignore[no-untyped-def]
-    """``|q − z|²`` from the differences, which is accurate far from the origin, too."""
-    total = np.float32(0)
-    for d in range(len(q)):
-        total += (q[d] - z[d]) * (q[d] - z[d])
-    return total
-
-
-@jit
 def add_scaled(out, scale, row):  # type: ignore[no-untyped-def]
     """``out += scale · row``."""
     for d in range(len(out)):

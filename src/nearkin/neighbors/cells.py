@@ -25,7 +25,7 @@ from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.exact import Exact, products_of
 from nearkin.neighbors.kmeans import Partition
 from nearkin.neighbors.lists import query_neighbors
-from nearkin.neighbors.sizes import CODED_DIMS
+from nearkin.neighbors.sizes import CODED_DIMS, SEARCHED_CELLS_A_ROOT
 from nearkin.validation.arrays import check_fitted_array
 
 RECALL = 0.95
@@ -51,8 +51,8 @@ class Cells(Index):
     def __init__(
         self, rows: Array, description: str = "cells", *, metric: Metric = "euclidean"
     ) -> None:
-        recall, partition = _recall(description), Partition(rows, CODED_DIMS)
-        n = len(rows)
+        recall, n = _recall(description), len(rows)
+        partition = Partition(rows, CODED_DIMS, SEARCHED_CELLS_A_ROOT)
         reduced = np.empty((n, len(partition.directions)), np.float32)
         cell = np.empty(n, np.int64)
         for lo, hi in blocks(n, 65_536):
@@ -98,37 +98,25 @@ class Cells(Index):
         true = query_neighbors(exact, self.rows, queries, min(k + 1, n))[1]
         reduced = self._reduce(queries)
         cells = self._nearest_cells(reduced, len(self._sizes))
-        ranks = self._ranks_of_cells(cells, true)
+        ranks, row_cells = np.argsort(cells, axis=1), self.row_cells  # of all cells, by query
+        needed = np.take_along_axis(ranks, row_cells[true], axis=1)
+        choices = [int(np.quantile(needed, self.recall**share)) + 1 for share in PROBE_SHARES]
+        near = self._by_value(reduced, cells[:, : max(choices)], min(n, MAX_CANDIDATES * k))
+        rank = np.where(near < 0, len(self._sizes), np.take_along_axis(ranks, row_cells[near], 1))
         visited = np.cumsum(self._sizes[cells].mean(axis=0)) * reduced.shape[1]
         plans = []
-        for share in PROBE_SHARES:
-            probes = int(np.quantile(ranks, self.recall**share)) + 1
-            candidates = self._candidates(k, true, reduced, cells[:, :probes])
+        for probes in choices:
+            candidates = max(k, _needed(true, near, rank < probes, n, self.recall))
             cost = SCAN_COST * visited[probes - 1] + RERANK_COST * candidates * dims
             plans.append((cost, probes, candidates))
         return min(plans)[1:]
 
-    def _ranks_of_cells(
-        self, cells: NDArray[np.int32], rows: NDArray[np.int32]
-    ) -> NDArray[np.int64]:
-        """Ranks, among the cells in the order of each query, of the cells that hold its rows."""
-        return np.take_along_axis(np.argsort(cells, axis=1), self.row_cells[rows], axis=1)
-
-    def _candidates(
-        self, k: int, true: NDArray[np.int32], reduced: Array, probes: NDArray[np.int32]
-    ) -> int:
-        """Return how many candidates hold the share of true neighbours that is asked for."""
-        n = len(self.rows)
-        most = min(n, MAX_CANDIDATES * k)
-        values, slots = best_slots(self._coded, reduced, probes, most, self.metric == "dot")
-        found = np.take_along_axis(self.rows_of[slots], np.argsort(values, axis=1), axis=1)
-        place = np.empty(n + 1, np.int64)  # the last is for places that are empty
-        ranks = np.empty(true.shape, np.int64)
-        for i in range(len(true)):
-            place[:] = most
-            place[found[i]] = np.arange(most)
-            ranks[i] = place[true[i]]
-        return min(most, max(k, int(np.quantile(ranks, self.recall, method="higher")) + 1))
+    def _by_value(
+        self, reduced: Array, probes: NDArray[np.int32], wanted: int
+    ) -> NDArray[np.int32]:
+        """The best rows of the cells that each query visits, by bytes, best first."""
+        values, slots = best_slots(self._coded, reduced, probes, wanted, self.metric == "dot")
+        return np.take_along_axis(self.rows_of[slots], np.argsort(values, axis=1), axis=1)
 
     def search(self, queries: Array, k: int) -> NDArray[np.int32]:
         """Return candidates for the `k` nearest rows of each query."""
@@ -231,6 +219,23 @@ class Cells(Index):
             check_byte_rows(coded, len(index.rows_of) - 1, rows.shape[1])
             index._bytes = coded
         return index
+
+
+def _needed(
+    true: NDArray[np.int32],
+    near: NDArray[np.int32],
+    visited: NDArray[np.bool_],
+    n: int,
+    recall: float,
+) -> int:
+    """How many of the rows `near` that are `visited`, of `n`, hold that share of the true ones."""
+    place, ranks = np.empty(n, np.int64), np.empty(true.shape, np.int64)
+    for i in range(len(true)):
+        found = near[i, visited[i]]
+        place[:] = near.shape[1]
+        place[found] = np.arange(len(found))
+        ranks[i] = place[true[i]]
+    return min(near.shape[1], int(np.quantile(ranks, recall, method="higher")) + 1)
 
 
 def _check_slots(

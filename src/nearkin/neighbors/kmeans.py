@@ -15,12 +15,13 @@ from nearkin.preprocessing.pca import mean, principal_directions, row_blocks
 Array = NDArray[np.float32]
 
 DIMS, ITERATIONS, TRAIN_ROWS_A_CELL = 128, 6, 25
+CELLS_A_ROOT = 4  # rows of a cell share most of their neighbours, as learning likes it
 PCA_ROWS = 10_000  # more of them move the leading directions by little
 _ROWS = 16_384
 
 
 class Partition:
-    """Cells of `rows`, four times as many as the root of their number.
+    """Cells of `rows`, `cells_a_root` times as many as the root of their number.
 
     Attributes
     ----------
@@ -28,8 +29,8 @@ class Partition:
     centroids : (cells, d) array, in the leading directions, DIMS at most
     """
 
-    def __init__(self, rows: Array, dims: int = DIMS) -> None:
-        n_cells = max(1, min(int(4 * np.sqrt(len(rows))), len(rows) // 8))
+    def __init__(self, rows: Array, dims: int = DIMS, cells_a_root: float = CELLS_A_ROOT) -> None:
+        n_cells = max(1, min(int(cells_a_root * np.sqrt(len(rows))), len(rows) // 8))
         step = max(1, len(rows) // (TRAIN_ROWS_A_CELL * n_cells))
         sample, rng = np.ascontiguousarray(rows[::step]), np.random.default_rng(0)
         with serial_blas():

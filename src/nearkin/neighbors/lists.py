@@ -26,8 +26,8 @@ def row_neighbors(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> N
     """Find the `k` nearest rows of each of the rows `at`, itself excluded."""
     queries = np.ascontiguousarray(rows[at])
     # One more than k: a row finds itself.
-    near = without_self(_candidates(index, queries, k + 1, len(rows)), at)
-    return _rerank(index, rows, queries, near, k)
+    near = _candidates(index, queries, k + 1, len(rows))
+    return _rerank(index, rows, queries, np.where(near == at[:, None], -1, near), k)
 
 
 def row_lists(index: Index, rows: Array, at: NDArray[np.int64], k: int) -> NDArray[np.int32]:

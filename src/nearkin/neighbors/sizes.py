@@ -6,6 +6,7 @@ from nearkin.native.jit import target_features
 DATABASE_BYTES = 256 << 20  # of the rows that exact search reads at once
 PRODUCT_BYTES = 64 << 20  # of their products with queries
 CODED_DIMS = 192  # leading directions that candidates are chosen by, in cells
+SEARCHED_CELLS_A_ROOT = 1.4  # times the root of the rows: coding a query for a cell must pay
 CELL_ROWS = 4_096  # of the sieve: compared with all queries while they are in the cache
 CODED_AT_ONCE = 4 * CELL_ROWS
 MIN_ROWS, MIN_DIMS = 2_048, 64  # of fewer, products are not what takes the time
