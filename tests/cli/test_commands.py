@@ -126,8 +126,8 @@ def test_every_parameter_of_the_estimators_is_an_option():
 def test_options_reach_the_estimators():
     settings = TrainingSettings(
         sampling="all", n_neighbors=7, margin=0.1, epochs=3, ensemble="random", members=4, dims=5,
-        weights="accuracy", shortlist=9, csls=0.5, whitening=0.25, fourier=20, bandwidth=2.0, linear=0.3,
-        vote="power", sharpness=3.0, seed=5, average=False, step_size=0.3, auto=False,
+        weights="accuracy", shortlist=9, csls=0.5, whitening=0.25, fourier=20, bandwidth=2.0,
+        linear=0.3, vote="power", sharpness=3.0, seed=5, average=False, step_size=0.3, auto=False,
     )  # fmt: skip
     model = settings.classifier((100, 8))
     assert (model.n_neighbors, model.random_state) == (9, 5)

@@ -60,7 +60,7 @@ def test_without_neighbours_there_is_no_hyperplane():
 
 
 def test_saved_and_extended(tmp_path):
-    model, X, y = fitted()
+    model, X, _ = fitted()
     model.save(tmp_path / "m")
     again = nearkin.load(tmp_path / "m")
     assert again.vote_ == VOTE

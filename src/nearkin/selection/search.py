@@ -40,11 +40,20 @@ from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Array, Labels, Prepared, Split
 from nearkin.slne import SLNE
 from nearkin.validation.parameters import is_fitted
-from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
+from nearkin.voting.choice import (
+    Ballot,
+    ChosenVote,
+    candidates,
+    choose,
+    class_temperature,
+    join,
+)
 from nearkin.voting.novelty import threshold
 from nearkin.voting.parts import Parts
+from nearkin.voting.refinement import refinable
 from nearkin.voting.votes import Vote
 
+ONE_SAMPLE = 1.25  # with at most so many times the rows of the first sample, there is no second
 FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
 # Rows to judge on: where one sample serves for all, of the first of two, of the second.
@@ -56,6 +65,8 @@ NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
 MOST_NEIGHBORS = max(change.get("n_neighbors", 0) for group in CHANGES for change in group)
 KEPT_BYTES = 192 << 20  # of prepared rows that are kept beside those in use
 CSLS = (0.25, 0.5)
+# What makes a vote one of its neighbours alone, to which the rest is chosen again.
+_NEIGHBORS_ALONE: dict[str, Any] = {"hyperplane_weight": 0.0, "class_weight": 0.0, "smoothing": 0.0}
 
 
 Epoch = tuple[Ballot, Array | None]  # what votes after an epoch, and M where it is kept
@@ -108,6 +119,7 @@ class Search:
     seed: int
     held_out: int
     wide: bool  # more columns than rows, of all rows
+    n_rows: int  # of which this is a sample
     trials: list[dict[str, Any]] = field(default_factory=list)
     last: bool = True  # whether learners are chosen on this sample, with more or fewer neighbours
 
@@ -205,8 +217,32 @@ class Search:
             among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
             best = max(best, self._judge(part, best.preprocess, best.learner, best.epochs, among),
                        key=_score)  # fmt: skip
-        limit = threshold(self._ballot(prepared, matrices, best.n_neighbors).novelty())
+        ballot = self._ballot(prepared, matrices, best.n_neighbors)
+        best = self._refined(best, ballot, prepared, matrices)
+        limit = threshold(ballot.novelty())
         return self._record(replace(best, novelty_threshold=limit, matrices=None), began)
+
+    def _refined(
+        self, best: Candidate, ballot: Ballot, prepared: list[Prepared], matrices: Sequence[Any]
+    ) -> Candidate:
+        """The candidate with refined class means, if these are better."""
+        shape = self.n_rows, prepared[0].rows.shape[1], self.n_classes
+        if ballot.distances is None or not refinable(*shape):  # for an index, no class mean votes
+            return best
+        temperature = class_temperature(ballot)
+
+        def scores(pair: tuple[Prepared, Any]) -> Array:
+            return pair[0].refined_scores(pair[1], temperature)
+
+        with serial_blas():
+            refined = np.concatenate(each_alone(scores, list(zip(prepared, matrices))))
+        among = [replace(best.chosen.vote, **_NEIGHBORS_ALONE)]
+        again = self._judge(
+            replace(ballot, class_scores=refined), best.preprocess, best.learner, best.epochs, among
+        )
+        vote = replace(again.chosen.vote, refinement=temperature)
+        again = replace(again, chosen=again.chosen._replace(vote=vote))
+        return self.best([best, again])
 
     def _matrix(self, best: Candidate, prepared: Prepared) -> Array | None:
         """M of a candidate on one split."""
@@ -359,16 +395,18 @@ def select(
     try:
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
-        held_out = HELD_OUT if options.effort * most >= len(labels) else FIRST_HELD_OUT
+        single = len(labels) <= ONE_SAMPLE * options.effort * most
+        most, held_out = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
         first = _search(rows, labels, groups, options, seed, most, held_out, trials)
-        first.last = len(first.labels) == len(labels)
+        first.last = single
         plain, starts = _starts(first, preprocess)
         second = first
         if not first.last:
             columns = max(first.columns(start.preprocess) for start in starts)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
             second = _search(rows, labels, groups, options, seed, most, SECOND_HELD_OUT, trials)
-        best = _learner(second, starts, first.kept)
+            starts = _on_more_rows(second, starts)
+        best = _learner(second, starts)
         if second is not first:
             contends = first.contends(plain, first.best(starts))
             plain = second.plain(plain.preprocess) if contends else best
@@ -384,11 +422,11 @@ def _search(
     held_out: int, trials: list[dict[str, Any]],
 ) -> Search:  # fmt: skip
     """A search on a sample of at most so many rows, at effort 1."""
-    chosen = draw_sample(labels, groups, int(options.effort * most), seed)
+    chosen = draw_sample(labels, groups, int(min(options.effort * most, len(labels))), seed)
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
     wide = rows.shape[1] >= len(labels)
-    return Search(rows[chosen], own_labels, own, options, seed, held_out, wide, trials)
+    return Search(rows[chosen], own_labels, own, options, seed, held_out, wide, len(labels), trials)
 
 
 def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]]:
@@ -410,13 +448,17 @@ def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]
     return plain, [tried for tried in finalists if search.contends(tried, best)]
 
 
-def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
-    """The best learner, from the best start on this larger sample."""
-    if search.kept > kept:
-        starts = [search.learned(s.preprocess, search.start) for s in starts]
-        for derived in (search.starts.resized, search.starts.beside_fourier):
-            more = derived(search.best(starts).preprocess)
-            starts += [search.learned(p, search.start) for p in more]
+def _on_more_rows(search: Search, starts: list[Candidate]) -> list[Candidate]:
+    """The best starts on a larger sample, and what more rows may want."""
+    starts = [search.learned(s.preprocess, search.start) for s in starts]
+    for derived in (search.starts.resized, search.starts.beside_fourier):
+        more = derived(search.best(starts).preprocess)
+        starts += [search.learned(p, search.start) for p in more]
+    return starts
+
+
+def _learner(search: Search, starts: list[Candidate]) -> Candidate:
+    """The best learner, from the best start."""
     best = search.best(starts)
     for group in search.changes:
         options = [best.learner | change for change in group]  # type: ignore[operator]

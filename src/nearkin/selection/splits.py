@@ -17,6 +17,7 @@ from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import mean_similarity
+from nearkin.voting.refinement import class_offsets
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -113,6 +114,15 @@ class Prepared:
             found = hyperplane_distances(self.queries, self.rows, self.near, labels, n_classes)
             self._distances = found
         return self._distances
+
+    def refined_scores(self, matrix: Array | None, temperature: float) -> Array:
+        """Scores of the class means for the held-out rows, refined on the others."""
+        rows, queries = self.rows, self.queries
+        transformed = self.means if matrix is None else self.means @ matrix.T
+        scores = np.where(self.absent, np.float32(-np.inf), rows @ transformed.T)
+        offsets = class_offsets(rows, self.split.labels, scores, temperature)
+        refined = queries @ (transformed + offsets).T
+        return np.where(self.absent, np.float32(-np.inf), refined)
 
     def _found(self, matrix: Array | None) -> Ballot:
         """What an index of all rows finds by dot product."""

@@ -198,6 +198,15 @@ class _Mixtures(NamedTuple):
         return _Mixtures(tried, np.concatenate([part.likelihoods for part in parts]))
 
 
+def class_temperature(ballot: Ballot) -> float:
+    """The temperature at which class means alone have the smallest log loss."""
+    assert ballot.class_scores is not None
+    temperatures = [_spread(ballot.class_scores) * t for t in CLASS_TEMPERATURES]
+    shares = (votes.class_shares(ballot.class_scores, t) for t in temperatures)
+    losses = _smoothed(np.stack([_of_truth(share, ballot) for share in shares]), ballot)
+    return temperatures[int(np.argmin([loss for loss, _ in losses]))]
+
+
 def _of_truth(shares: Array, ballot: Ballot) -> Array:
     """Probability of the true class, for each query."""
     return np.take_along_axis(shares, ballot.truth[:, None], axis=1)[:, 0]

@@ -26,6 +26,12 @@ def voter_novelty(model: Any, queries: Array, voters: Lists) -> Array:
 
 
 def class_scores(model: Any, queries: Array, means: Array) -> Array:
+    """Similarities of queries to class means, and what a refinement adds to them."""
+    scores = mean_scores(model, queries, means)
+    return scores if model.class_offsets_ is None else scores + queries @ model.class_offsets_.T
+
+
+def mean_scores(model: Any, queries: Array, means: Array) -> Array:
     """Similarities of queries to class means."""
     if model.similarity_ is None:
         return queries @ means.T

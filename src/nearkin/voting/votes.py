@@ -96,6 +96,9 @@ class Vote:
         ``(1 − w)·votes + w·softmax(−d_c² / hyperplane_temperature)``: d_c is the distance of the
         query to the hyperplane through its voters of class c (`nearkin.native.hyperplanes`).
     hyperplane_temperature : float
+    refinement : float
+        Temperature at which a fit refines the class means by logistic regression
+        (`nearkin.voting.refinement`); 0 leaves them as they are.
 
     Examples
     --------
@@ -115,6 +118,7 @@ class Vote:
     exponent: float = 1.0
     hyperplane_weight: float = 0.0
     hyperplane_temperature: float = 1.0
+    refinement: float = 0.0
 
     PARAMETERS: ClassVar[Table] = {
         "kind": expect.choice(*KINDS),
@@ -126,6 +130,7 @@ class Vote:
         "exponent": expect.number(0.01, 100),
         "hyperplane_weight": expect.number(0, 1),
         "hyperplane_temperature": expect.number(*_SHARPNESS),
+        "refinement": expect.number(0, _SHARPNESS[1]),
     }
 
     def __post_init__(self) -> None:
