@@ -16,14 +16,17 @@ Array = NDArray[np.float32]
 # The inverse of the penalty, as scikit-learn's C for rows of unit length, and steps of L-BFGS.
 # Held-out rows of Banking77 and network embeddings: C from 10 to 100 differ little.
 INVERSE_PENALTY, STEPS = 20.0, 15
-# rows × columns × classes, and rows × classes, beyond which a fit is not refined: a minute, 200 MB
-MAX_PRODUCTS, MAX_SCORES = 2e11, 5e7
+# rows × columns × classes, rows × classes and columns × classes beyond which nothing is refined:
+# a minute, and what the bytes say (scores; L-BFGS in float64).
+MAX_PRODUCTS, MAX_SCORES, MAX_OFFSETS = 2e11, 2e7, 1e6
+MOST_BYTES = int(4 * MAX_SCORES + 160 * MAX_OFFSETS)
 BLOCK = 4_096
 
 
 def refinable(n: int, columns: int, n_classes: int) -> bool:
-    """Whether so many rows and classes are refined within a minute."""
-    return n * n_classes <= MAX_SCORES and n * columns * n_classes <= MAX_PRODUCTS
+    """Whether so many rows and classes are refined within a minute and `MOST_BYTES`."""
+    small = n * n_classes <= MAX_SCORES and columns * n_classes <= MAX_OFFSETS
+    return small and n * columns * n_classes <= MAX_PRODUCTS
 
 
 def class_offsets(
