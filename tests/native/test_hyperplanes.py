@@ -42,6 +42,14 @@ def test_rows_that_are_the_query_and_classes_without_rows():
     np.testing.assert_array_equal(found, [[0, np.inf]])
 
 
+def test_rows_too_far_for_float32_have_no_hyperplane():
+    Z = np.array([[1e19, 0], [1e19, 1], [0, 1]], np.float32)
+    near = np.array([[0, 1, 2]], np.int32)
+    found = hyperplane_distances(-Z[:1], Z, near, np.array([0, 0, 1]), 2)
+    assert np.isinf(found[0, 0])
+    assert not np.isnan(found).any()
+
+
 def test_between_two_rows_is_closer_than_either():
     Z = np.array([[-1, 0.1], [1, 0.1], [0, 0.5]], np.float32)
     near = np.array([[0, 1, 2]], np.int32)

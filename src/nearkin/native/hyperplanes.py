@@ -114,7 +114,9 @@ def _to_hyperplane(gram, count):  # type: ignore[no-untyped-def]
     ridge = 0.0
     for a in range(count):
         ridge += RIDGE * gram[a, a] / count
-    if count == 1 or not ridge > 0:
+    if not ridge < np.inf:  # beyond float32: too far to vote
+        return np.float32(np.inf)
+    if count == 1 or ridge == 0:
         return np.float32(gram[0, 0])
     half = np.empty(count)  # L⁻¹·1
     for a in range(count):
