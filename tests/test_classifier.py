@@ -158,9 +158,9 @@ def test_probabilities_of_no_votes_are_even():
 
 def test_learning_beats_plain_on_digits():
     X, y = load_digits(return_X_y=True)
-    plain = SoftVotingKNN(None, preprocess=Preprocess(), random_state=0).fit(X[:1200], y[:1200])
-    learner = SLNE.paper("softmax", step_size=0.5)
-    model = SoftVotingKNN(learner, preprocess=Preprocess(), random_state=0)
+    settings = {"preprocess": Preprocess(), "vote": "softmax", "random_state": 0}
+    plain = SoftVotingKNN(None, **settings).fit(X[:1200], y[:1200])
+    model = SoftVotingKNN(SLNE.paper("softmax", step_size=0.5), **settings)
     model.fit(X[:1200], y[:1200])
     assert model.score(X[1200:], y[1200:]) > plain.score(X[1200:], y[1200:]) + 0.005
 

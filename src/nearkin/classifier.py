@@ -99,6 +99,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Their labels, as places in `classes_`.
     class_means_ : (n_classes, D) float32 array
         Mean of the preprocessed rows of each class, scaled to unit length.
+    class_offsets_ : (n_classes, D) float32 array, or None
+        What a refinement of the class means adds to their scores, times the row.
     unit_length_ : bool
         Whether all rows, as they were given, have unit length.
     scale_ : float
@@ -131,6 +133,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     database_: Array
     labels_: NDArray[np.int32]
     retrieval_: Retrieval | None = None
+    class_offsets_: Array | None = None
     search_index_: dict[str, NDArray[Any]] | None
     _cached_index: NeighborIndex | None
 

@@ -127,7 +127,7 @@ def test_options_reach_the_estimators():
     settings = TrainingSettings(
         sampling="all", n_neighbors=7, margin=0.1, epochs=3, ensemble="random", members=4, dims=5,
         weights="accuracy", shortlist=9, csls=0.5, whitening=0.25, fourier=20, bandwidth=2.0,
-        vote="power", sharpness=3.0, seed=5, average=False, step_size=0.3, auto=False,
+        linear=0.3, vote="power", sharpness=3.0, seed=5, average=False, step_size=0.3, auto=False,
     )  # fmt: skip
     model = settings.classifier((100, 8))
     assert (model.n_neighbors, model.random_state) == (9, 5)
@@ -137,7 +137,8 @@ def test_options_reach_the_estimators():
     assert ensemble.weights == "accuracy"
     assert (learner.sampling, learner.n_neighbors) == (package.AllPairs(0.1), 7)
     assert (learner.max_epochs, learner.average, learner.step_size) == (3, False, 0.3)
-    assert (model.preprocess.n_features, model.preprocess.bandwidth) == (20, 2.0)
+    fourier = model.preprocess
+    assert (fourier.n_features, fourier.bandwidth, fourier.linear) == (20, 2.0, 0.3)
     assert model.preprocess.preprocess.whitening == 0.25
     wide = TrainingSettings(auto=False).classifier((100, 1_000)).similarity
     assert (wide.sampling, wide.n_neighbors) == (package.AllPairs(), 99)

@@ -9,7 +9,9 @@ import nearkin
 from nearkin import FourierFeatures, Preprocess
 
 
-@parametrize_with_checks([FourierFeatures(n_features=20)])
+@parametrize_with_checks(
+    [FourierFeatures(n_features=20), FourierFeatures(n_features=9, linear=0.5)]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -37,7 +39,25 @@ def test_inner_products_approach_the_gaussian_kernel():
     np.testing.assert_allclose(Z @ Z.T, np.exp(-(0.8**2) * squared / 2), atol=0.05)
 
 
-@pytest.mark.parametrize("settings", [{"n_features": 0}, {"n_features": 2.5}, {"bandwidth": 0}])
+def test_inner_products_with_a_linear_share(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    before = Preprocess(unit_length=False)
+    fourier = FourierFeatures(before, n_features=30, linear=0.3, random_state=0).fit(X)
+    Z = fourier.transform(X)
+    waves = FourierFeatures(before, n_features=30, random_state=0).fit_transform(X)
+    rows = before.fit_transform(X)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    assert Z.shape == (40, 63)
+    assert len(fourier.get_feature_names_out()) == 63
+    np.testing.assert_allclose(Z @ Z.T, 0.7 * waves @ waves.T + 0.3 * unit @ unit.T, atol=1e-5)
+    nearkin.save(fourier, tmp_path / "fourier.safetensors")
+    again = nearkin.load(tmp_path / "fourier.safetensors")
+    np.testing.assert_array_equal(again.set_params(linear=0).transform(X), Z)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"n_features": 0}, {"n_features": 2.5}, {"bandwidth": 0}, {"linear": 1.5}]
+)
 def test_bad_parameters(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         FourierFeatures(**settings).fit(np.eye(5))

@@ -113,8 +113,8 @@ def test_a_preprocessing_that_learns_from_labels_never_sees_the_held_out_rows():
 def test_groups_are_held_out_together():
     """Random labels of near-duplicate pairs: one of a pair gives the other away."""
     rng = np.random.default_rng(0)
-    X = np.repeat(rng.normal(size=(60, 8)), 2, axis=0) + 1e-3 * rng.normal(size=(120, 8))
-    y, groups = np.repeat(np.arange(60) % 2, 2), np.repeat([f"film {i}" for i in range(60)], 2)
+    X = np.repeat(rng.normal(size=(150, 8)), 2, axis=0) + 1e-3 * rng.normal(size=(300, 8))
+    y, groups = np.repeat(np.arange(150) % 2, 2), np.repeat([f"film {i}" for i in range(150)], 2)
     flattered = SoftVotingKNN(random_state=0).fit(X, y).trials_[-1]
     honest = SoftVotingKNN(random_state=0).fit(X, y, groups=groups).trials_[-1]
     assert flattered["accuracy"] > 0.75

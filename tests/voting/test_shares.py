@@ -23,7 +23,8 @@ def fitted(vote, similarity=None, seed=0):
 @pytest.mark.parametrize("extra", [{}, {"class_weight": 0.3}, {"class_weight": 1.0},
                                    {"smoothing": 0.1}, {"class_weight": 0.4, "smoothing": 0.2},
                                    {"csls": 1.5}, {"exponent": 2.0},
-                                   {"exponent": 3.0, "class_weight": 0.4}])  # fmt: skip
+                                   {"exponent": 3.0, "class_weight": 0.4},
+                                   {"hyperplane_weight": 0.7, "class_weight": 0.2}])  # fmt: skip
 @pytest.mark.parametrize("similarity", [None, SLNE("softmax", n_neighbors=10, random_state=0)])
 def test_shares_add_up_to_the_probabilities(kind, extra, similarity):
     """Also where similarities are negative, as many are after csls."""

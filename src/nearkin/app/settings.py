@@ -13,7 +13,7 @@ MAX_COMPONENTS = 3_000
 REQUIRES = {
     "ensemble": ("members", "dims", "coupling", "weights", "joint_epochs"),
     "preprocess": ("components", "whitening", "power", "center", "unit_length", "fourier"),
-    "fourier": ("bandwidth",),
+    "fourier": ("bandwidth", "linear"),
 }
 WITH_AUTO = ("auto", "scoring", "effort", "for_index", "seed")
 
@@ -105,6 +105,9 @@ class TrainingSettings:
         None, "Number of random Fourier features, for rows with few columns.", "Preprocessing"
     )
     bandwidth: float = _option(1.0, "Bandwidth of the Fourier features.", "Preprocessing")
+    linear: float = _option(
+        0.0, "Share of linear columns beside the Fourier features.", "Preprocessing"
+    )
     shortlist: int | None = _option(
         None, "Rows that vote; by default the number of neighbours to learn from.", "Vote"
     )
@@ -192,6 +195,7 @@ class TrainingSettings:
             "dims": count,
             "fourier": count,
             "bandwidth": expect.number(above=0),
+            "linear": expect.number(0, 1),
             "power": expect.optional(expect.number(above=0)),
             "whitening": expect.number(0, 1),
             "ensemble": expect.optional(expect.choice(*KINDS)),
@@ -228,7 +232,11 @@ class TrainingSettings:
         if self.fourier is None:
             return preprocess
         return FourierFeatures(
-            preprocess, n_features=self.fourier, bandwidth=self.bandwidth, random_state=self.seed
+            preprocess,
+            n_features=self.fourier,
+            bandwidth=self.bandwidth,
+            linear=self.linear,
+            random_state=self.seed,
         )
 
     def search_index(self, shape: tuple[int, int]) -> Any:

@@ -72,6 +72,7 @@ def model_summary(model: Any) -> dict[str, Any]:
         result |= {"rows": len(model.database_), "columns": model.n_features_in_}
         result |= {"dimensions": model.database_.shape[1], "classes": len(model.classes_)}
         result |= {"shortlist": model.shortlist_length, "vote": vote, "csls": model.vote_.csls}
+        result |= {"hyperplane_weight": model.vote_.hyperplane_weight}
         result |= {"class_mean_weight": model.vote_.class_weight}
     if hasattr(model, "preprocess_"):
         result["preprocess"] = " ".join(repr(model.preprocess_).split())

@@ -15,7 +15,7 @@ from nearkin.voting.choice import Ballot, choose
 from nearkin.voting.class_means import class_means
 from nearkin.voting.novelty import threshold
 from nearkin.voting.parts import learn
-from nearkin.voting.scores import class_scores, voter_novelty, voter_scores
+from nearkin.voting.scores import class_scores, local_distances, voter_novelty, voter_scores
 from nearkin.voting.shortlist import shortlist
 
 Array = NDArray[np.float32]
@@ -92,6 +92,7 @@ def _choose(
         truth,
         len(model.classes_),
         class_scores=class_scores(model, queries, means),
+        distances=local_distances(model, queries, voters),
     )
     model.vote_, _, model.calibration_accuracy_ = choose(ballot)
     model.novelty_threshold_ = threshold(voter_novelty(model, queries, voters))

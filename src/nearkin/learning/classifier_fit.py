@@ -18,7 +18,7 @@ from nearkin.validation.arrays import labelled_rows
 from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import is_fitted, require
 from nearkin.voting.csls import CSLS_NEIGHBORS
-from nearkin.voting.database import measure_csls, store
+from nearkin.voting.database import measure_csls, refine_means, store
 from nearkin.voting.lists import checked_lists
 from nearkin.voting.parts import Parts, learn, truncate_lists
 from nearkin.voting.shortlist import kept_stored_lists
@@ -55,6 +55,7 @@ class ClassifierFit:
         elif not fitted:
             learn(model.similarity_, model.database_, self.y, own, folder)
         measure_csls(model, lists)
+        refine_means(model)
         if choosing and self.calibration is not None:
             calibrate_on(model, *self.calibration)
 

@@ -22,6 +22,7 @@ from nearkin.preprocessing.transformers import width_of
 from nearkin.validation import memory
 from nearkin.validation.memory import Stages
 from nearkin.validation.parameters import is_fitted
+from nearkin.voting.refinement import MOST_BYTES
 from nearkin.voting.votes import as_vote
 
 DEGREE = 2  # edges a row after symmetrising, in units of k, at most; about 1.4 on real data
@@ -153,6 +154,9 @@ def check_classifier(X: Any, parts: Any, index: Any, ready_lists: bool) -> None:
         ready_lists=ready_lists or not searches, preprocess=parts.preprocess is not None,
         learns=learns,
     )  # fmt: skip
+    if parts.vote != "auto" and as_vote(parts.vote).refinement > 0:
+        copy = 4 * n * dims if parts.preprocess is not None else 0
+        stages["refined class means"] = copy + MOST_BYTES
     vectors = retrieval_bytes(index, n, D)
     stages = {stage: size + vectors for stage, size in stages.items()}
     if parts.preprocess is None:

@@ -1,4 +1,4 @@
-"""FourierFeatures: a non-linear similarity for rows of few dimensions."""
+"""FourierFeatures: a non-linear similarity, alone or beside a linear one."""
 
 from typing import Any, ClassVar, Self
 
@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearkin.native.blas import project_rows
+from nearkin.preprocessing.linear import scale_to_unit_length
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array, validate_data
@@ -35,6 +36,10 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Random directions; each yields a cosine and a sine.
     bandwidth : float
         The larger, the closer two rows must be to be similar.
+    linear : float
+        Share of the preprocessed rows themselves, scaled to unit length, as further columns:
+        inner products are ``linear·cosine + (1 − linear)·kernel``. What is similar from afar and
+        what is similar close by are then both learned.
     random_state : int, RandomState instance or None
         Seeds the directions.
 
@@ -45,6 +50,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Root of the mean squared length of the preprocessed rows, which they are divided by.
     directions_ : (columns after `preprocess`, n_features) float32 array
         The random directions, times ``bandwidth / scale_``.
+    linear_ : float
+        The share that was fitted with.
 
     Examples
     --------
@@ -61,6 +68,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         "preprocess": expect.optional(_TRANSFORMER),
         "n_features": expect.whole(1),
         "bandwidth": expect.number(above=0),
+        "linear": expect.number(0, 1),
         "random_state": expect.seed,
     }
 
@@ -70,11 +78,13 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         *,
         n_features: int = 400,
         bandwidth: float = 1.0,
+        linear: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.preprocess = preprocess
         self.n_features = n_features
         self.bandwidth = bandwidth
+        self.linear = linear
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -90,28 +100,39 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.directions_ = rng.standard_normal(shape, np.float32) * np.float32(
             self.bandwidth / self.scale_
         )
-        self._n_features_out = 2 * shape[1]
+        self.linear_ = float(self.linear)
+        self._n_features_out = 2 * shape[1] + (shape[0] if self.linear_ else 0)
         return self
 
     def transform(self, X: ArrayLike) -> Array:
-        """Return the cosines and sines of the rows along the directions."""
+        """Return the cosines and sines of the rows along the directions, then linear columns."""
         check_is_fitted(self)
         self._check_fitted()
         rows, m = self.preprocess_.transform(X), self.directions_.shape[1]
-        features = np.empty((len(rows), 2 * m), np.float32)
+        wanted = 2 * m + (rows.shape[1] if self.linear_ else 0)
+        features = np.empty((len(rows), wanted), np.float32)
         for lo in range(0, len(rows), 4_096):
             part = slice(lo, lo + 4_096)
-            with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
-                angles = project_rows(rows[part], self.directions_.T)
-            if not np.isfinite(angles).all():
-                raise ValueError(
-                    "X, or directions_ of the model, has numbers whose products float32 cannot "
-                    "hold; drop such rows, or fit again"
-                )
-            np.cos(angles, out=features[part, :m])
-            np.sin(angles, out=features[part, m:])
-        features *= np.float32(1 / np.sqrt(m))
+            self._waves(rows[part], features[part, : 2 * m])
+            if self.linear_:
+                lengths = np.linalg.norm(rows[part], axis=1, keepdims=True)
+                unit = scale_to_unit_length(rows[part].copy(), lengths)
+                features[part, 2 * m :] = np.float32(np.sqrt(self.linear_)) * unit
         return features
+
+    def _waves(self, rows: Array, out: Array) -> None:
+        """Cosines and sines of rows along the directions, of length √(1 − linear)."""
+        m = self.directions_.shape[1]
+        with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
+            angles = project_rows(rows, self.directions_.T)
+        if not np.isfinite(angles).all():
+            raise ValueError(
+                "X, or directions_ of the model, has numbers whose products float32 cannot "
+                "hold; drop such rows, or fit again"
+            )
+        np.cos(angles, out=out[:, :m])
+        np.sin(angles, out=out[:, m:])
+        out *= np.float32(np.sqrt((1 - self.linear_) / m))
 
     def _check_fitted(self) -> None:
         """Refuse a fitted state, perhaps of a file, whose parts do not fit together."""
@@ -120,6 +141,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             before = getattr(self.preprocess_, "directions_", None)
             width = None if before is None else len(before)
             check_fitted_array("directions_", self.directions_, (width, None))
+            require("linear_", getattr(self, "linear_", None), self.PARAMETERS["linear"])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -20,7 +20,8 @@ def width_of(preprocess: Any, n: int, columns: int) -> int:
     """Columns that a preprocessing makes of `n` rows, if it says so; else as many as there are."""
     fourier = getattr(preprocess, "n_features", None)
     if isinstance(fourier, int):
-        return 2 * fourier
+        linear = bool(preprocess.linear)
+        return 2 * fourier + (width_of(preprocess.preprocess, n, columns) if linear else 0)
     wanted = getattr(preprocess, "n_components", None)
     return max(1, min(n, columns, wanted if isinstance(wanted, int) else columns))
 

@@ -27,12 +27,13 @@ INDEX_PREPARATIONS = (
     WithinClassWhitening(0.3, outside=0.3, unit_length=False),
     WithinClassWhitening(0.03, outside=0.5, unit_length=False),
 )
-BANDWIDTHS = (0.8, 1.2, 1.8)
+BANDWIDTHS, BANDWIDTH_BESIDE, LINEAR = (1.2, 1.8, 2.5), 1.8, 0.5
 # M has a number for each pair of columns: beyond, a gigabyte and more. The principal directions of
 # wide rows, all of which are candidates, lose nothing.
 MAX_UNREDUCED = 10_000
-# Random features approximate a Gaussian kernel well only in few dimensions.
-MAX_FOURIER = 64
+# Random features approximate a Gaussian kernel well only in few dimensions; beside linear ones
+# they help in more, where rows are many.
+MAX_FOURIER, MAX_BESIDE = 64, 128
 
 
 class Starts:
@@ -92,14 +93,26 @@ class Starts:
         return [WithinClassWhitening(s, power=power) for s in SHRINKAGE]
 
     def fourier(self, best: Any) -> list[FourierFeatures]:
-        """A non-linear similarity, for few dimensions."""
+        """A non-linear similarity, for few dimensions: beside the linear one, and alone."""
         columns = getattr(best, "n_components", None) or self.columns
         if self.linear or columns > MAX_FOURIER or isinstance(best, UnitLength):
             return []
-        before = clone(best).set_params(unit_length=False)
+        pairs = [(b, LINEAR) for b in BANDWIDTHS] + [(BANDWIDTHS[-1], 0.0)]
+        return [self._waves(best, bandwidth, linear) for bandwidth, linear in pairs]
+
+    def beside_fourier(self, best: Any) -> list[FourierFeatures]:
+        """The best start with a non-linear similarity beside it, which wants many rows."""
+        known = isinstance(best, Preprocess) and best.n_components is not None
+        if self.linear or not known or best.n_components > MAX_BESIDE:
+            return []
+        return [self._waves(best, BANDWIDTH_BESIDE, LINEAR)]
+
+    def _waves(self, best: Any, bandwidth: float, linear: float) -> FourierFeatures:
         n = int(np.clip(self.kept // 4, 50, 400))
-        settings = {"n_features": n, "random_state": self.seed}
-        return [FourierFeatures(before, bandwidth=b, **settings) for b in BANDWIDTHS]
+        before = clone(best).set_params(unit_length=False)
+        return FourierFeatures(
+            before, n_features=n, bandwidth=bandwidth, linear=linear, random_state=self.seed
+        )
 
 
 def _smallest(rows: Any) -> float:

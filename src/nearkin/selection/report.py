@@ -65,7 +65,9 @@ def _learner(settings: dict[str, str] | None) -> str:
 def _vote(vote: Vote) -> str:
     parts = [f"{vote.kind} {vote.sharpness:.3g}"]
     parts += [f"csls {vote.csls:g}"] if vote.csls else []
-    parts += [f"class means {vote.class_weight:.0%}"] if vote.class_weight else []
+    parts += [f"hyperplanes {vote.hyperplane_weight:.0%}"] if vote.hyperplane_weight else []
+    refined = " refined" if vote.refinement else ""
+    parts += [f"class means {vote.class_weight:.0%}{refined}"] if vote.class_weight else []
     return ", ".join(parts)
 
 

@@ -30,29 +30,46 @@ from nearkin.learning.presets import (
 )
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
+from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.selection.candidates import START_COMPONENTS, Starts
 from nearkin.selection.draws import draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES
-from nearkin.selection.splits import Labels, Prepared, Split
+from nearkin.selection.splits import Array, Labels, Prepared, Split
 from nearkin.slne import SLNE
 from nearkin.validation.parameters import is_fitted
-from nearkin.voting.choice import Ballot, ChosenVote, candidates, choose, join
+from nearkin.voting.choice import (
+    Ballot,
+    ChosenVote,
+    candidates,
+    choose,
+    class_temperature,
+    join,
+)
 from nearkin.voting.novelty import threshold
 from nearkin.voting.parts import Parts
+from nearkin.voting.refinement import refinable
 from nearkin.voting.votes import Vote
 
+ONE_SAMPLE = 1.25  # with at most so many times the rows of the first sample, there is no second
 FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
-HELD_OUT = 2_000, 4_000  # rows, of the two samples
+# Rows to judge on: where one sample serves for all, of the first of two, of the second.
+HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, 3_000
 EPOCHS, FINAL_EPOCHS, PATIENCE = 2, 8, 2
 FINALISTS = 3
+HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
 NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
 MOST_NEIGHBORS = max(change.get("n_neighbors", 0) for group in CHANGES for change in group)
 KEPT_BYTES = 192 << 20  # of prepared rows that are kept beside those in use
 CSLS = (0.25, 0.5)
+# What makes a vote one of its neighbours alone, to which the rest is chosen again.
+_NEIGHBORS_ALONE: dict[str, Any] = {"hyperplane_weight": 0.0, "class_weight": 0.0, "smoothing": 0.0}
+
+
+Epoch = tuple[Ballot, Array | None]  # what votes after an epoch, and M where it is kept
 
 
 @dataclass(frozen=True)
@@ -66,6 +83,7 @@ class Candidate:
     chosen: ChosenVote
     score: float
     novelty_threshold: float | None = None
+    matrices: tuple[Array, ...] | None = None  # M of each split, where they are small
 
     def similarity(self, seed: int) -> SLNE | None:
         """The learner, not fitted."""
@@ -101,6 +119,7 @@ class Search:
     seed: int
     held_out: int
     wide: bool  # more columns than rows, of all rows
+    n_rows: int  # of which this is a sample
     trials: list[dict[str, Any]] = field(default_factory=list)
     last: bool = True  # whether learners are chosen on this sample, with more or fewer neighbours
 
@@ -145,9 +164,9 @@ class Search:
 
     def columns(self, preprocess: Any) -> int:
         """Columns of the rows that a preprocessing makes, as far as its parameters tell."""
-        features = getattr(preprocess, "n_features", None)
-        if features is not None:  # a cosine and a sine each
-            return 2 * int(features)
+        if isinstance(preprocess, FourierFeatures):  # a cosine and a sine each
+            linear = self.columns(preprocess.preprocess) if preprocess.linear else 0
+            return 2 * int(preprocess.n_features) + linear
         return int(getattr(preprocess, "n_components", None) or self.rows.shape[1])
 
     def plain(self, preprocess: Any) -> Candidate:
@@ -166,10 +185,12 @@ class Search:
         prepared = self._prepare(preprocess, wanted)
         with _quiet(), serial_blas():
             after = each_alone(lambda p: self._epochs(p, learner, epochs, curve), prepared)
-        tried = [
-            self._judge(join(ballots), preprocess, learner, epoch)
-            for epoch, ballots in enumerate(zip(*after), start=1 if curve else epochs)
-        ]
+        tried = []
+        for epoch, found in enumerate(zip(*after), start=1 if curve else epochs):
+            ballots, matrices = zip(*found)
+            judged = self._judge(join(ballots), preprocess, learner, epoch)
+            kept = None if any(M is None for M in matrices) else matrices
+            tried.append(replace(judged, matrices=kept))
         if not tried:  # the first epoch diverged
             return self.plain(preprocess)
         return self._record(max(tried, key=_score), began)
@@ -178,33 +199,66 @@ class Search:
         """The first of the best."""
         return max(tried, key=_score)
 
+    def contends(self, candidate: Candidate, best: Candidate) -> bool:
+        """Whether a candidate might be the best one on more rows."""
+        limit = HOPELESS if self.options.scoring == "classification" else np.inf
+        return best.score - candidate.score < limit
+
     def finish(self, best: Candidate) -> Candidate:
         """The shortlist and the vote of a candidate, from all kinds of votes."""
         began = time.perf_counter()
         wanted = NEIGHBORS if best.learner is None else max(NEIGHBORS, best.learner["n_neighbors"])
         prepared = self._prepare(best.preprocess, wanted)
         with _quiet(), serial_blas():
-            ballot = join(each_alone(partial(self._refitted, best), prepared))
-        for k in (k for k in SHORTLISTS if k <= ballot.scores.shape[1]):
-            part = ballot.truncated(k)
+            matrices = best.matrices or each_alone(partial(self._matrix, best), prepared)
+        for k in (k for k in SHORTLISTS if k <= prepared[0].near.shape[1]):
+            part = self._ballot(prepared, matrices, k)
             kinds = [v for v in candidates(part.scores) if v.kind in ("softmax", "top", "power")]
             among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
             best = max(best, self._judge(part, best.preprocess, best.learner, best.epochs, among),
                        key=_score)  # fmt: skip
-        limit = threshold(ballot.truncated(best.n_neighbors).novelty())
-        best = replace(best, novelty_threshold=limit)
-        return self._record(best, began)
+        ballot = self._ballot(prepared, matrices, best.n_neighbors)
+        best = self._refined(best, ballot, prepared, matrices)
+        limit = threshold(ballot.novelty())
+        return self._record(replace(best, novelty_threshold=limit, matrices=None), began)
 
-    def _refitted(self, best: Candidate, prepared: Prepared) -> Ballot:
-        """The ballot of a candidate, fitted again, with what CSLS needs."""
+    def _refined(
+        self, best: Candidate, ballot: Ballot, prepared: list[Prepared], matrices: Sequence[Any]
+    ) -> Candidate:
+        """The candidate with refined class means, if these are better."""
+        shape = self.n_rows, prepared[0].rows.shape[1], self.n_classes
+        if ballot.distances is None or not refinable(*shape):  # for an index, no class mean votes
+            return best
+        temperature = class_temperature(ballot)
+
+        def scores(pair: tuple[Prepared, Any]) -> Array:
+            return pair[0].refined_scores(pair[1], temperature)
+
+        with serial_blas():
+            refined = np.concatenate(each_alone(scores, list(zip(prepared, matrices))))
+        among = [replace(best.chosen.vote, **_NEIGHBORS_ALONE)]
+        again = self._judge(
+            replace(ballot, class_scores=refined), best.preprocess, best.learner, best.epochs, among
+        )
+        vote = replace(again.chosen.vote, refinement=temperature)
+        again = replace(again, chosen=again.chosen._replace(vote=vote))
+        return self.best([best, again])
+
+    def _matrix(self, best: Candidate, prepared: Prepared) -> Array | None:
+        """M of a candidate on one split."""
         model = best.similarity(self.seed)
         if model is None:
-            return prepared.ballot(None, csls=True)
+            return None
         lists = prepared.lists[:, : model.n_neighbors]
         model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
         if model.interrupted_:
             raise KeyboardInterrupt
-        return prepared.ballot(model.matrix_, csls=True)
+        return model.matrix_
+
+    def _ballot(self, prepared: list[Prepared], matrices: Sequence[Any], k: int) -> Ballot:
+        """What votes on all held-out rows with a shortlist of `k`, and what CSLS needs."""
+        pairs = list(zip(prepared, matrices))
+        return join(each_alone(lambda pair: pair[0].truncated(k).ballot(pair[1], csls=True), pairs))
 
     def _prepare(self, preprocess: Any, k: int = NEIGHBORS) -> list[Prepared]:
         """All splits under a preprocessing, with the `k` nearest rows.
@@ -229,17 +283,16 @@ class Search:
             oldest = next(iter(sizes))
             del sizes[oldest], self._prepared[oldest]
 
-    def _epochs(
-        self, prepared: Prepared, learner: Preset, epochs: int, curve: bool
-    ) -> list[Ballot]:
+    def _epochs(self, prepared: Prepared, learner: Preset, epochs: int, curve: bool) -> list[Epoch]:
         """The ballot after the last epoch; for a curve, after each until rows gain no more."""
-        after: list[Ballot] = []
+        after: list[Epoch] = []
         losses: list[float] = []
 
         def evaluate(_: int, model: SLNE) -> bool:
             """Vote after an epoch; whether to stop."""
-            after.append(prepared.ballot(model.matrix_))
-            losses.append(self._judge(after[-1], None, None, 0).score)
+            ballot = prepared.ballot(model.matrix_)
+            after.append((ballot, self._kept_matrix(model)))
+            losses.append(self._judge(ballot, None, None, 0).score)
             return len(losses) - int(np.argmax(losses)) > PATIENCE
 
         model = SLNE(
@@ -256,8 +309,13 @@ class Search:
             if model.interrupted_:
                 raise KeyboardInterrupt
             if not curve:
-                after.append(prepared.ballot(model.matrix_))
+                after.append((prepared.ballot(model.matrix_), None))
         return after
+
+    def _kept_matrix(self, model: SLNE) -> Array | None:
+        """A copy of M, where those of all splits and epochs are small."""
+        most = FINAL_EPOCHS * len(self.splits) * model.matrix_.nbytes
+        return model.matrix_.copy() if most <= KEPT_BYTES else None
 
     def _judge(
         self,
@@ -337,17 +395,21 @@ def select(
     try:
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
-        first = _search(rows, labels, groups, options, seed, most, HELD_OUT[0], trials)
-        first.last = len(first.labels) == len(labels)
+        single = len(labels) <= ONE_SAMPLE * options.effort * most
+        most, held_out = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
+        first = _search(rows, labels, groups, options, seed, most, held_out, trials)
+        first.last = single
         plain, starts = _starts(first, preprocess)
         second = first
         if not first.last:
             columns = max(first.columns(start.preprocess) for start in starts)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
-            second = _search(rows, labels, groups, options, seed, most, HELD_OUT[1], trials)
-        best = _learner(second, starts, first.kept)
+            second = _search(rows, labels, groups, options, seed, most, SECOND_HELD_OUT, trials)
+            starts = _on_more_rows(second, starts)
+        best = _learner(second, starts)
         if second is not first:
-            plain = second.plain(plain.preprocess)
+            contends = first.contends(plain, first.best(starts))
+            plain = second.plain(plain.preprocess) if contends else best
         return second.finish(second.best([plain, best])), trials
     except BaseException as stopped:
         if not isinstance(stopped, Exception):  # Ctrl-C, in whatever form
@@ -360,11 +422,11 @@ def _search(
     held_out: int, trials: list[dict[str, Any]],
 ) -> Search:  # fmt: skip
     """A search on a sample of at most so many rows, at effort 1."""
-    chosen = draw_sample(labels, groups, int(options.effort * most), seed)
+    chosen = draw_sample(labels, groups, int(min(options.effort * most, len(labels))), seed)
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
     wide = rows.shape[1] >= len(labels)
-    return Search(rows[chosen], own_labels, own, options, seed, held_out, wide, trials)
+    return Search(rows[chosen], own_labels, own, options, seed, held_out, wide, len(labels), trials)
 
 
 def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]]:
@@ -381,21 +443,28 @@ def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]
     for group in (starts.powered, starts.within_class, starts.fourier):
         options = track(group(search.best(tried).preprocess), group.__name__, show=show)
         tried += [search.learned(p, search.start) for p in options]
-    return plain, sorted(tried, key=_score, reverse=True)[:FINALISTS]
+    best = search.best(tried)
+    finalists = sorted(tried, key=_score, reverse=True)[:FINALISTS]
+    return plain, [tried for tried in finalists if search.contends(tried, best)]
 
 
-def _learner(search: Search, starts: list[Candidate], kept: int) -> Candidate:
-    """The best learner, from the best start on this larger sample."""
-    if search.kept > kept:
-        starts = [search.learned(s.preprocess, search.start) for s in starts]
-        more = search.starts.resized(search.best(starts).preprocess)
+def _on_more_rows(search: Search, starts: list[Candidate]) -> list[Candidate]:
+    """The best starts on a larger sample, and what more rows may want."""
+    starts = [search.learned(s.preprocess, search.start) for s in starts]
+    for derived in (search.starts.resized, search.starts.beside_fourier):
+        more = derived(search.best(starts).preprocess)
         starts += [search.learned(p, search.start) for p in more]
+    return starts
+
+
+def _learner(search: Search, starts: list[Candidate]) -> Candidate:
+    """The best learner, from the best start."""
     best = search.best(starts)
     for group in search.changes:
         options = [best.learner | change for change in group]  # type: ignore[operator]
         best = search.best([best, *(search.learned(best.preprocess, o) for o in options)])
     longer = search.learned(best.preprocess, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]
-    best = search.best([best, longer])
+    best = search.best([longer, best])  # of equals the one that has its matrices
     if search.rows.shape[1] >= search.kept / 2:  # no rule wins everywhere near the border
         other = START if search.wide else WIDE_START
         last = search.learned(best.preprocess, other, FINAL_EPOCHS, curve=True)

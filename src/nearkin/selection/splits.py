@@ -1,6 +1,7 @@
 """One split of the rows: prepared without the held-out ones, which are then voted on."""
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from nearkin.native import listed_scores
+from nearkin.native.hyperplanes import hyperplane_distances
 from nearkin.neighbors.index import NeighborIndex
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.preprocessing.transformers import applied
@@ -15,6 +17,7 @@ from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import mean_similarity
+from nearkin.voting.refinement import class_offsets
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -75,10 +78,14 @@ class Prepared:
         self.near = index.nearest(min(k, len(rows)), queries)[1]
         self.means = class_means(rows, split.labels, split.n_classes)
         self.absent = np.bincount(split.labels, minlength=split.n_classes) == 0
+        self._distances: Array | None = None
 
     def truncated(self, k: int) -> "Prepared":
         """The same with the first `k` neighbours only."""
+        if k >= self.near.shape[1]:
+            return self
         shorter = copy(self)
+        shorter._distances = None
         shorter.lists = np.ascontiguousarray(self.lists[:, :k])
         shorter.near = np.ascontiguousarray(self.near[:, :k])
         return shorter
@@ -97,7 +104,25 @@ class Prepared:
             scores = listed_scores.pair_scores(products, self.rows, self.near)
             lengths = self._lengths(products, self.near)
         mean = mean_similarity(self.rows, self.lists, matrix, scale)[self.near] if csls else None
-        return self._voting(scores, self.near, products, lengths, mean)
+        ballot = self._voting(scores, self.near, products, lengths, mean)
+        return replace(ballot, distances=self.distances())
+
+    def distances(self) -> Array:
+        """Of the held-out rows to the hyperplanes through their neighbours of each class."""
+        if self._distances is None:
+            labels, n_classes = self.split.labels, self.split.n_classes
+            found = hyperplane_distances(self.queries, self.rows, self.near, labels, n_classes)
+            self._distances = found
+        return self._distances
+
+    def refined_scores(self, matrix: Array | None, temperature: float) -> Array:
+        """Scores of the class means for the held-out rows, refined on the others."""
+        rows, queries = self.rows, self.queries
+        transformed = self.means if matrix is None else self.means @ matrix.T
+        scores = np.where(self.absent, np.float32(-np.inf), rows @ transformed.T)
+        offsets = class_offsets(rows, self.split.labels, scores, temperature)
+        refined = queries @ (transformed + offsets).T
+        return np.where(self.absent, np.float32(-np.inf), refined)
 
     def _found(self, matrix: Array | None) -> Ballot:
         """What an index of all rows finds by dot product."""

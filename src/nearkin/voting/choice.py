@@ -7,7 +7,7 @@ would prefer few and sure voters to many that rank the classes better.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ T = TypeVar("T")
 
 TEMPERATURES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)  # in units of the scores' spread
 CLASS_TEMPERATURES = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8)
+HYPERPLANE_TEMPERATURES = (0.02, 0.05, 0.1, 0.2, 0.4)  # in units of the distances' spread
+HYPERPLANE_WEIGHTS = (0.15, 0.3, 0.45, 0.6, 0.75, 0.9)
 CLASS_WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 EXPONENTS = (1.0, 1.5, 2.0, 3.0)
 _EXPONENTS = tuple(map(np.float32, EXPONENTS))
 SMOOTHING = (0.001, 0.003, 0.01, 0.03, 0.1)
-MIXED = 6  # votes of neighbours that are tried together with class means
+MIXED = 6  # votes of neighbours that are tried together with hyperplanes and class means
 LEAST_SPREAD = 1e-20  # of scores that differ; temperatures are finite multiples of it
 _BLOCK_CELLS = 1 << 17
 
@@ -47,6 +49,8 @@ class Ballot:
         Similarities to the class means.
     lengths : (m, k) array, optional
         What makes the scores cosines: see `nearkin.voting.novelty`.
+    distances : (m, n_classes) array, optional
+        Squared distances to the hyperplanes through the voters of each class.
     """
 
     scores: Array
@@ -56,6 +60,7 @@ class Ballot:
     mean_similarity: Array | None = None
     class_scores: Array | None = None
     lengths: Array | None = None
+    distances: Array | None = None
 
     def truncated(self, k: int) -> "Ballot":
         """The first `k` voters of each query only."""
@@ -89,7 +94,8 @@ class Ballot:
             scores = scores - np.float32(vote.csls) * self.mean_similarity[part]
         tally = vote.tally(scores, self.labels[part], self.n_classes)
         known = None if self.class_scores is None else self.class_scores[part]
-        return votes.probabilities(vote.combine(tally, known))
+        distances = None if self.distances is None else self.distances[part]
+        return votes.probabilities(vote.combine(tally, known, distances))
 
 
 class ChosenVote(NamedTuple):
@@ -108,7 +114,7 @@ def join(ballots: Sequence[Ballot]) -> Ballot:
         parts = [getattr(ballot, name) for ballot in ballots]
         return None if parts[0] is None else np.concatenate(parts)
 
-    names = "scores", "labels", "truth", "mean_similarity", "class_scores", "lengths"
+    names = "scores", "labels", "truth", "mean_similarity", "class_scores", "lengths", "distances"
     return Ballot(n_classes=ballots[0].n_classes, **{name: joined(name) for name in names})  # type: ignore[arg-type]
 
 
@@ -125,41 +131,80 @@ def candidates(scores: Array) -> list[Vote]:
 
 
 def choose(ballot: Ballot, among: Sequence[Vote] | None = None) -> ChosenVote:
-    """The vote with the smallest log loss; class means are tried if the ballot has their scores."""
+    """The vote with the smallest log loss, of neighbours, hyperplanes and class means.
+
+    The best votes of the neighbours are tried with hyperplanes, and the best of these with class
+    means, as far as the ballot has their distances and scores.
+    """
     bases = candidates(ballot.scores) if among is None else among
     tried = [replace(vote, exponent=e) for vote in bases for e in EXPONENTS]
-    likelihoods = [p for vote in bases for p in _sharpened(vote, ballot)]
-    losses = [_smoothed(p[None], ballot)[0] for p in likelihoods]
-    order = np.argsort([loss for loss, _ in losses], kind="stable")
-    best, smoothing = losses[order[0]]
-    vote = replace(tried[order[0]], smoothing=smoothing)
+    likelihoods = np.concatenate([_sharpened(vote, ballot) for vote in bases])
+    best = _Mixtures(tried, likelihoods).best(ballot)
+    if ballot.distances is not None:
+        best = best.with_hyperplanes(ballot).best(ballot)
     if ballot.class_scores is not None:
-        chosen = sorted(order[:MIXED])
-        mixed = _with_class_means(
-            [tried[i] for i in chosen], np.stack([likelihoods[i] for i in chosen]), ballot
-        )
-        if mixed[0] < best:
-            best, vote = mixed
+        best = best.with_class_means(ballot).best(ballot)
+    loss, smoothing = _smoothed(best.likelihoods[:1], ballot)[0]
+    vote = replace(best.votes[0], smoothing=smoothing)
     accuracy = float((ballot.shares(vote).argmax(axis=1) == ballot.truth).mean())
-    return ChosenVote(vote, best, accuracy)
+    return ChosenVote(vote, loss, accuracy)
 
 
-def _with_class_means(tried: list[Vote], near: Array, ballot: Ballot) -> tuple[float, Vote]:
-    """The best mixture of one of the votes, with likelihoods `near`, and the class means."""
+class _Mixtures(NamedTuple):
+    """Votes, and the probability that each gives the true class of each query."""
+
+    votes: list[Vote]
+    likelihoods: Array
+
+    def best(self, ballot: Ballot) -> "_Mixtures":
+        """The `MIXED` of the smallest log loss, best first."""
+        losses = [loss for loss, _ in _smoothed(self.likelihoods, ballot)]
+        order = np.argsort(losses, kind="stable")[:MIXED]
+        return _Mixtures([self.votes[i] for i in order], self.likelihoods[order])
+
+    def with_hyperplanes(self, ballot: Ballot) -> "_Mixtures":
+        """These, and each with hyperplanes beside it."""
+        assert ballot.distances is not None
+        spread = _spread(ballot.distances)
+        found = [self]
+        for temperature in (spread * t for t in HYPERPLANE_TEMPERATURES):
+            local = _of_truth(votes.hyperplane_shares(ballot.distances, temperature), ballot)
+            found += [
+                self._mixed(local, w, hyperplane_weight=w, hyperplane_temperature=temperature)
+                for w in HYPERPLANE_WEIGHTS
+            ]
+        return _Mixtures._joined(found)
+
+    def with_class_means(self, ballot: Ballot) -> "_Mixtures":
+        """These, and each with class means beside it."""
+        assert ballot.class_scores is not None
+        spread = _spread(ballot.class_scores)
+        found = [self]
+        for temperature in (spread * t for t in CLASS_TEMPERATURES):
+            mean = _of_truth(votes.class_shares(ballot.class_scores, temperature), ballot)
+            found += [
+                self._mixed(mean, w, class_weight=w, class_temperature=temperature)
+                for w in CLASS_WEIGHTS
+            ]
+        return _Mixtures._joined(found)
+
+    def _mixed(self, other: Array, weight: float, **settings: Any) -> "_Mixtures":
+        mixed = (1 - weight) * self.likelihoods + weight * other
+        return _Mixtures([replace(vote, **settings) for vote in self.votes], mixed)
+
+    @staticmethod
+    def _joined(parts: list["_Mixtures"]) -> "_Mixtures":
+        tried = [vote for part in parts for vote in part.votes]
+        return _Mixtures(tried, np.concatenate([part.likelihoods for part in parts]))
+
+
+def class_temperature(ballot: Ballot) -> float:
+    """The temperature at which class means alone have the smallest log loss."""
     assert ballot.class_scores is not None
-    spread = _spread(ballot.class_scores)
-    best, found = np.inf, (tried[0], 0.0, 1.0, 0.0)
-    for temperature in (spread * t for t in CLASS_TEMPERATURES):
-        mean = _of_truth(votes.class_shares(ballot.class_scores, temperature), ballot)
-        for weight in CLASS_WEIGHTS:
-            mixed = (1 - weight) * near + weight * mean
-            for vote, (loss, smoothing) in zip(tried, _smoothed(mixed, ballot)):
-                if loss < best:
-                    best, found = loss, (vote, weight, temperature, smoothing)
-    vote, weight, temperature, smoothing = found
-    return best, replace(
-        vote, class_weight=weight, class_temperature=temperature, smoothing=smoothing
-    )
+    temperatures = [_spread(ballot.class_scores) * t for t in CLASS_TEMPERATURES]
+    shares = (votes.class_shares(ballot.class_scores, t) for t in temperatures)
+    losses = _smoothed(np.stack([_of_truth(share, ballot) for share in shares]), ballot)
+    return temperatures[int(np.argmin([loss for loss, _ in losses]))]
 
 
 def _of_truth(shares: Array, ballot: Ballot) -> Array:

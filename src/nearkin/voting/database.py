@@ -16,6 +16,8 @@ from nearkin.validation.arrays import check_squares, concatenate_labels
 from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import CSLS_NEIGHBORS, matrix_for_csls, mean_similarity
 from nearkin.voting.lists import lists_of
+from nearkin.voting.refinement import class_offsets, refinable
+from nearkin.voting.scores import mean_scores
 from nearkin.voting.shortlist import stored_lists
 
 Array = NDArray[np.float32]
@@ -28,7 +30,21 @@ def store(
     model.classes_, labels = np.unique(y, return_inverse=True)
     model.preprocess_, model.database_ = prepared(preprocess, rows, np.asarray(y), rng, folder)
     model.labels_ = labels.astype(np.int32)
+    model.class_offsets_ = None
     _measure(model)
+
+
+def refine_means(model: Any) -> None:
+    """Refine the class means, where the vote wants it and they are not too many."""
+    rows, shape = model.database_, (len(model.classes_), model.database_.shape[1])
+    wanted = model.vote_.refinement > 0 and model.vote_.class_weight > 0
+    if not wanted or not refinable(len(rows), shape[1], shape[0]):
+        return
+    scores = np.empty((len(rows), shape[0]), np.float32)
+    for lo in range(0, len(rows), 4_096):
+        part = slice(lo, lo + 4_096)
+        scores[part] = mean_scores(model, rows[part], model.class_means_)
+    model.class_offsets_ = class_offsets(rows, model.labels_, scores, model.vote_.refinement)
 
 
 def extend(model: Any, given: Any, y: NDArray[Any]) -> None:
@@ -39,8 +55,12 @@ def extend(model: Any, given: Any, y: NDArray[Any]) -> None:
     rows = applied(model.preprocess_, given)
     total = 4 * (len(model.database_) + len(rows)) * rows.shape[1]
     memory.check("add", {"all rows": total}, "fit on a memory map of all rows")
-    labels = concatenate_labels(model.classes_[model.labels_], y)
+    labels, known = concatenate_labels(model.classes_[model.labels_], y), model.classes_
     model.classes_, codes = np.unique(labels, return_inverse=True)
+    if model.class_offsets_ is not None:  # new classes have none
+        offsets = np.zeros((len(model.classes_), rows.shape[1]), np.float32)
+        offsets[np.searchsorted(model.classes_, known)] = model.class_offsets_
+        model.class_offsets_ = offsets
     model.labels_ = codes.astype(np.int32)
     model.database_ = np.concatenate([model.database_, rows])
     model._cached_index = model.search_index_ = None

@@ -135,6 +135,8 @@ def check_database(model: Any) -> None:
     check_fitted_array("labels_", model.labels_, (n,), "iu")
     check_fitted_array("csls_bias_", model.csls_bias_, (n,))
     check_fitted_array("class_means_", model.class_means_, (len(model.classes_), D))
+    if model.class_offsets_ is not None:
+        check_fitted_array("class_offsets_", model.class_offsets_, (len(model.classes_), D))
     require("n_neighbors_", model.n_neighbors_, expect.whole(1))
     check_fitted_array("classes_", model.classes_, (None,), "biufUSOMm")
     if not n or not 0 <= model.labels_.min() <= model.labels_.max() < len(model.classes_):

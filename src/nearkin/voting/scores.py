@@ -1,4 +1,4 @@
-"""Scores of the rows that vote on a query, and of class means, under a classifier's similarity."""
+"""Scores of what votes on a query: rows and class means by similarity, hyperplanes by distance."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native import listed_scores
+from nearkin.native.hyperplanes import hyperplane_distances
 from nearkin.voting.novelty import listed_novelty
 
 Array = NDArray[np.float32]
@@ -25,10 +26,22 @@ def voter_novelty(model: Any, queries: Array, voters: Lists) -> Array:
 
 
 def class_scores(model: Any, queries: Array, means: Array) -> Array:
+    """Similarities of queries to class means, and what a refinement adds to them."""
+    scores = mean_scores(model, queries, means)
+    return scores if model.class_offsets_ is None else scores + queries @ model.class_offsets_.T
+
+
+def mean_scores(model: Any, queries: Array, means: Array) -> Array:
     """Similarities of queries to class means."""
     if model.similarity_ is None:
         return queries @ means.T
     return np.asarray(model.similarity_.similarity(queries, means), np.float32)
+
+
+def local_distances(model: Any, queries: Array, voters: Lists) -> Array:
+    """Squared distances to the hyperplanes through the voters of each class."""
+    rows, labels = model.database_, model.labels_
+    return hyperplane_distances(queries, rows, voters, labels, len(model.classes_))
 
 
 def _similarities(model: Any, queries: Array, voters: Lists) -> Array:

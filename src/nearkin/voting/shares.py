@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkin.voting.votes import Vote, class_shares, class_totals, probabilities, sharpened
+from nearkin.voting.votes import Vote, class_shares, class_totals, sharpened
 
 Array = NDArray[np.float32]
 
@@ -46,6 +46,7 @@ def vote_shares(
     labels: NDArray[np.integer],
     class_scores: Array | None,
     frequencies: Array,
+    distances: Array | None = None,
 ) -> VoteShares:
     """The shares of a vote in its probabilities.
 
@@ -62,9 +63,11 @@ def vote_shares(
         Scores of the class means, where these vote.
     frequencies : (n_classes,) array
         Rows of each class, which decide where nobody votes.
+    distances : (m, n_classes) array or None
+        To the local hyperplanes, where these vote: a hyperplane is its voters'.
     """
     n_classes, own = len(frequencies), labels[indices]
-    by_class = sharpened(probabilities(vote.tally(scores, own, n_classes)), vote.exponent)
+    by_class = vote.near_shares(vote.tally(scores, own, n_classes), distances)
     silent = np.isneginf(scores).all(axis=1)
     prior = np.zeros_like(by_class)
     prior[silent] = sharpened(frequencies[None] / frequencies.sum(), vote.exponent)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nearkin.neighborhoods import NeighborLists
 from nearkin.voting.lists import as_voters, longest, padded
-from nearkin.voting.scores import class_scores, voter_scores
+from nearkin.voting.scores import class_scores, local_distances, voter_scores
 from nearkin.voting.shares import VoteShares, vote_shares
 from nearkin.voting.shortlist import shortlist, wanted_length
 
@@ -66,7 +66,8 @@ def tallies(model: Any, blocks: Iterable[Voters]) -> Iterator[Array]:
         no_voters = np.isneginf(scores).all(axis=1)
         if no_voters.any():  # the class frequencies are all that is known
             tally[no_voters] = np.bincount(model.labels_, minlength=n_classes)
-        yield model.vote_.combine(tally, _mean_scores(model, block))
+        distances = _distances(model, block, indices)
+        yield model.vote_.combine(tally, _mean_scores(model, block), distances)
 
 
 def shares(model: Any, blocks: Iterable[Voters]) -> VoteShares:
@@ -75,7 +76,10 @@ def shares(model: Any, blocks: Iterable[Voters]) -> VoteShares:
     found = []
     for block, indices in blocks:
         scores, means = voter_scores(model, block, indices), _mean_scores(model, block)
-        found.append(vote_shares(model.vote_, indices, scores, model.labels_, means, frequencies))
+        distances = _distances(model, block, indices)
+        found.append(
+            vote_shares(model.vote_, indices, scores, model.labels_, means, frequencies, distances)
+        )
     return VoteShares(*map(np.concatenate, zip(*found)))
 
 
@@ -83,3 +87,9 @@ def _mean_scores(model: Any, block: Array) -> Array | None:
     """Similarities to the class means, where these vote."""
     weighted = model.vote_.class_weight > 0
     return class_scores(model, block, model.class_means_) if weighted else None
+
+
+def _distances(model: Any, block: Array, indices: NDArray[np.int32]) -> Array | None:
+    """Distances to the local hyperplanes, where these vote."""
+    weighted = model.vote_.hyperplane_weight > 0
+    return local_distances(model, block, indices) if weighted else None

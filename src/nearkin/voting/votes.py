@@ -89,8 +89,16 @@ class Vote:
         impossible.
     exponent : float
         The probabilities from the neighbours' votes are raised to this power and divided by their
-        sum, before the class means vote: many voters hedge, however well their sum ranks the
-        classes, and a power above 1 makes it as sure as it is right.
+        sum, before hyperplanes and class means vote: many voters hedge, however well their sum
+        ranks the classes, and a power above 1 makes it as sure as it is right.
+    hyperplane_weight : float
+        Share of the local hyperplanes in what the neighbours say, w in
+        ``(1 − w)·votes + w·softmax(−d_c² / hyperplane_temperature)``: d_c is the distance of the
+        query to the hyperplane through its voters of class c (`nearkin.native.hyperplanes`).
+    hyperplane_temperature : float
+    refinement : float
+        Temperature at which a fit refines the class means by logistic regression
+        (`nearkin.voting.refinement`); 0 leaves them as they are.
 
     Examples
     --------
@@ -108,6 +116,9 @@ class Vote:
     class_temperature: float = 1.0
     smoothing: float = 0.0
     exponent: float = 1.0
+    hyperplane_weight: float = 0.0
+    hyperplane_temperature: float = 1.0
+    refinement: float = 0.0
 
     PARAMETERS: ClassVar[Table] = {
         "kind": expect.choice(*KINDS),
@@ -117,6 +128,9 @@ class Vote:
         "class_temperature": expect.number(*_SHARPNESS),
         "smoothing": expect.number(0, 1),
         "exponent": expect.number(0.01, 100),
+        "hyperplane_weight": expect.number(0, 1),
+        "hyperplane_temperature": expect.number(*_SHARPNESS),
+        "refinement": expect.number(0, _SHARPNESS[1]),
     }
 
     def __post_init__(self) -> None:
@@ -125,14 +139,27 @@ class Vote:
             object.__setattr__(self, "sharpness", default)
         check_parameters(self)
 
-    def combine(self, tally: Array, class_scores: Array | None) -> Array:
-        """Votes of the neighbours and of the class means: probabilities, or the tally alone."""
-        if not self.class_weight and not self.smoothing and self.exponent == 1:
+    def combine(
+        self, tally: Array, class_scores: Array | None, distances: Array | None = None
+    ) -> Array:
+        """Votes of neighbours, hyperplanes and class means: probabilities, or the tally alone."""
+        voters = self.class_weight or self.hyperplane_weight
+        if not voters and not self.smoothing and self.exponent == 1:
             return tally
-        shares = (1 - self.class_weight) * sharpened(probabilities(tally), self.exponent)
+        shares = (1 - self.class_weight) * self.near_shares(tally, distances)
         if class_scores is not None:
             shares += self.class_weight * class_shares(class_scores, self.class_temperature)
         return (1 - self.smoothing) * shares + self.smoothing / shares.shape[1]
+
+    def near_shares(self, tally: Array, distances: Array | None) -> Array:
+        """What the neighbours, and the hyperplanes through them, make of the probabilities."""
+        shares = sharpened(probabilities(tally), self.exponent)
+        if distances is None or not self.hyperplane_weight:
+            return shares
+        local = hyperplane_shares(distances, self.hyperplane_temperature)
+        silent = np.isinf(distances).all(axis=1)
+        local[silent] = shares[silent]
+        return (1 - self.hyperplane_weight) * shares + self.hyperplane_weight * local
 
     def weights(self, scores: Array) -> Array:
         """The vote of each neighbour; a score of −inf has none."""
@@ -217,6 +244,15 @@ def sharpened(shares: Array, exponent: float) -> Array:
         return shares
     raised = (shares / shares.max(axis=1, keepdims=True)) ** np.float32(exponent)
     return raised / raised.sum(axis=1, keepdims=True)
+
+
+def hyperplane_shares(distances: Array, temperature: float) -> Array:
+    """Softmax of minus the squared distances; 0 for classes without a voter (infinity)."""
+    nearest = distances.min(axis=1, keepdims=True)
+    nearest[np.isinf(nearest)] = 0  # no voters at all
+    with np.errstate(over="ignore"):  # far beyond the nearest: no vote
+        shares = np.exp((nearest - distances) / np.float32(temperature))
+    return shares / np.maximum(shares.sum(axis=1, keepdims=True), np.float32(1e-30))
 
 
 def class_shares(scores: Array, temperature: float) -> Array:
