@@ -19,6 +19,16 @@ def test_scores(listed):
     np.testing.assert_allclose(pair_scores(Q, Z, indices), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_views_and_other_types(listed):
+    """Columns of wider arrays, transposed ones, other widths of numbers."""
+    Q, Z, indices = listed
+    expected = pair_scores(Q, Z, indices)
+    wide, long = np.c_[Z, Z], np.c_[indices, indices].astype(np.int64)
+    np.testing.assert_array_equal(pair_scores(Q, wide[:, :7], long[:, :5]), expected)
+    np.testing.assert_array_equal(pair_scores(np.asfortranarray(Q), Z, indices), expected)
+    np.testing.assert_array_equal(pair_scores(Q.astype(float), Z, indices), expected)
+
+
 def test_squared_distances_and_closeness(listed):
     Q, Z, indices = listed
     expected = np.where(indices < 0, np.inf, ((Q[:, None] - Z[indices]) ** 2).sum(axis=2))

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.listed_scores import pair_squared_distances
 from nearkin.native.threads import in_threads
-from nearkin.native.vectors import dot, jit, read_only, squared_distance
+from nearkin.native.vectors import dot, jit, read_only
 
 # Rows that span a hyperplane, and how much their weights are shrunk towards equal ones, in units of
 # the mean squared distance. Held-out rows of MNIST, Fashion-MNIST, USPS, letter, covtype and
@@ -46,34 +47,26 @@ def hyperplane_distances(
     (m, n_classes) array
         Infinite for classes without a listed row.
     """
-    if Q.shape[1:] != Z.shape[1:] or len(indices) != len(Q) or labels.shape != Z.shape[:1]:
-        raise ValueError(
-            f"Q, Z, indices and labels have shapes {Q.shape}, {Z.shape}, {indices.shape} and "
-            f"{labels.shape}"
-        )
-    if indices.size and not -1 <= indices.min() <= indices.max() < len(Z):
-        raise ValueError(f"indices holds {indices.min()} to {indices.max()} for {len(Z)} rows")
+    squares = pair_squared_distances(Q, Z, indices)  # which checks shapes and row numbers
+    if labels.shape != Z.shape[:1]:
+        raise ValueError(f"Z and labels have shapes {Z.shape} and {labels.shape}")
     if len(labels) and not 0 <= labels.min() <= labels.max() < n_classes:
         raise ValueError(f"labels holds {labels.min()} to {labels.max()} for {n_classes} classes")
     out = np.full((len(Q), n_classes), np.inf, np.float32)
     own = labels.astype(np.int32, copy=False)
-    arrays = read_only(Q), read_only(Z), read_only(indices), read_only(own), out
+    arrays = read_only(Q), read_only(Z), read_only(indices), squares, read_only(own), out
     in_threads(partial(_distances, *arrays), len(Q))
     return out
 
 
 @jit
-def _distances(Q, Z, indices, labels, out, lo, hi):  # type: ignore[no-untyped-def]
+def _distances(Q, Z, indices, squares, labels, out, lo, hi):  # type: ignore[no-untyped-def]
     width = indices.shape[1]
-    squares = np.empty(width, np.float32)
     members = np.empty(MOST_ROWS, np.int64)
     differences = np.empty((MOST_ROWS, Q.shape[1]), np.float32)
     gram = np.empty((MOST_ROWS, MOST_ROWS), np.float64)
     for i in range(lo, hi):
-        for n in range(width):
-            j = indices[i, n]
-            squares[n] = squared_distance(Q[i], Z[j]) if j >= 0 else np.float32(np.inf)
-        order = np.argsort(squares, kind="mergesort")
+        order = np.argsort(squares[i], kind="mergesort")
         for place in range(width):
             j = indices[i, order[place]]
             if j < 0 or out[i, labels[j]] < np.inf:  # its class is done

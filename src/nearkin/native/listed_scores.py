@@ -51,6 +51,9 @@ def _for_pairs(
     if indices.size and not -1 <= indices.min() <= indices.max() < len(Z):
         raise ValueError(f"indices holds {indices.min()} to {indices.max()} for {len(Z)} rows")
     out = np.empty(indices.shape, np.float32)
+    Q, Z, indices = (  # rows one behind the other, as compiled code reads them
+        np.ascontiguousarray(array, kind) for array, kind in ((Q, "f4"), (Z, "f4"), (indices, "i4"))
+    )
     arrays = read_only(Q), read_only(Z), read_only(indices), out
     in_threads(partial(_pair_values, products, *arrays), len(indices))
     return out
