@@ -62,8 +62,8 @@ def test_better_neighbours(targets):
     X, y = blobs(n=700, dims=12, spread=1.0)
     X = X * np.linspace(4, 0.2, 12, dtype=np.float32)  # what tells the classes apart is drowned
     metric = KNNMetric(targets=targets, batch_size=128, max_iter=150, random_state=0)
-    learned = SoftVotingKNN(metric, random_state=0).fit(X[:500], y[:500])
-    plain = SoftVotingKNN(None, random_state=0).fit(X[:500], y[:500])
+    learned = SoftVotingKNN(metric, vote="top", random_state=0).fit(X[:500], y[:500])
+    plain = SoftVotingKNN(None, vote="top").fit(X[:500], y[:500])
     assert learned.score(X[500:], y[500:]) > plain.score(X[500:], y[500:]) + 0.1
     model = learned.similarity_
     L = model.components_

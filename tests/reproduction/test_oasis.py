@@ -59,8 +59,9 @@ def test_triplets_are_random_over_all_rows():
 
 def test_better_neighbours():
     X, y = blobs(n=900, dims=12, spread=1.0)
-    learned = SoftVotingKNN(OASIS(max_steps=20_000), random_state=0).fit(X[:500], y[:500])
-    plain = SoftVotingKNN(None, random_state=0).fit(X[:500], y[:500])
+    oasis = OASIS(max_steps=20_000)
+    learned = SoftVotingKNN(oasis, vote="top", random_state=0).fit(X[:500], y[:500])
+    plain = SoftVotingKNN(None, vote="top").fit(X[:500], y[:500])
     assert learned.score(X[500:], y[500:]) > plain.score(X[500:], y[500:]) + 0.02
 
 
