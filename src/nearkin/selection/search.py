@@ -163,10 +163,9 @@ class Search:
         return len(self.splits[0].labels)
 
     def columns(self, preprocess: Any) -> int:
-        """Columns of the rows that a preprocessing makes, as far as its parameters tell."""
-        if isinstance(preprocess, FourierFeatures):  # a cosine and a sine each
-            linear = self.columns(preprocess.preprocess) if preprocess.linear else 0
-            return 2 * int(preprocess.n_features) + linear
+        """Columns that a start's cost goes by, as far as its parameters tell."""
+        if isinstance(preprocess, FourierFeatures):  # half of them: it wants many rows
+            return int(preprocess.n_features)
         return int(getattr(preprocess, "n_components", None) or self.rows.shape[1])
 
     def plain(self, preprocess: Any) -> Candidate:
@@ -402,7 +401,7 @@ def select(
         plain, starts = _starts(first, preprocess)
         second = first
         if not first.last:
-            columns = max(first.columns(start.preprocess) for start in starts)
+            columns = first.columns(first.best(starts).preprocess)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
             second = _search(rows, labels, groups, options, seed, most, SECOND_HELD_OUT, trials)
             starts = _on_more_rows(second, starts)
