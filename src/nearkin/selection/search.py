@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from nearkin.io.progress_bar import track
 from nearkin.learning.execution import Execution
 from nearkin.learning.presets import (
     CHANGES,
@@ -38,6 +37,7 @@ from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Array, Labels, Prepared, Split
+from nearkin.selection.stages import FINAL_EPOCHS, best_learner, best_starts, starts_on_more_rows
 from nearkin.slne import SLNE
 from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import (
@@ -58,8 +58,7 @@ FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples,
 FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
 # Rows to judge on: where one sample serves for all, of the first of two, of the second.
 HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, 3_000
-EPOCHS, FINAL_EPOCHS, PATIENCE = 2, 8, 2
-FINALISTS = 3
+EPOCHS, PATIENCE = 2, 2
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
 NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
 MOST_NEIGHBORS = max(change.get("n_neighbors", 0) for group in CHANGES for change in group)
@@ -398,14 +397,14 @@ def select(
         most, held_out = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
         first = _search(rows, labels, groups, options, seed, most, held_out, trials)
         first.last = single
-        plain, starts = _starts(first, preprocess)
+        plain, starts = best_starts(first, preprocess)
         second = first
         if not first.last:
             columns = first.columns(first.best(starts).preprocess)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
             second = _search(rows, labels, groups, options, seed, most, SECOND_HELD_OUT, trials)
-            starts = _on_more_rows(second, starts)
-        best = _learner(second, starts)
+            starts = starts_on_more_rows(second, starts)
+        best = best_learner(second, starts)
         if second is not first:
             contends = first.contends(plain, first.best(starts))
             plain = second.plain(plain.preprocess) if contends else best
@@ -426,49 +425,6 @@ def _search(
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
     wide = rows.shape[1] >= len(labels)
     return Search(rows[chosen], own_labels, own, options, seed, held_out, wide, len(labels), trials)
-
-
-def _starts(search: Search, preprocess: Any) -> tuple[Candidate, list[Candidate]]:
-    """The best plain neighbours, and the starts that learn best."""
-    if not isinstance(preprocess, str):
-        return search.plain(preprocess), [search.learned(preprocess, search.start)]
-    starts = search.starts
-    show = search.options.verbose == 1
-    plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
-    whitened = [search.learned(p, search.start) for p in starts.whitened()]
-    reduced = starts.reduced(search.best(whitened).preprocess)
-    others = (*reduced, *starts.unreduced())
-    tried = [*whitened, *(search.learned(p, search.start) for p in others)]
-    for group in (starts.powered, starts.within_class, starts.fourier):
-        options = track(group(search.best(tried).preprocess), group.__name__, show=show)
-        tried += [search.learned(p, search.start) for p in options]
-    best = search.best(tried)
-    finalists = sorted(tried, key=_score, reverse=True)[:FINALISTS]
-    return plain, [tried for tried in finalists if search.contends(tried, best)]
-
-
-def _on_more_rows(search: Search, starts: list[Candidate]) -> list[Candidate]:
-    """The best starts on a larger sample, and what more rows may want."""
-    starts = [search.learned(s.preprocess, search.start) for s in starts]
-    for derived in (search.starts.resized, search.starts.beside_fourier):
-        more = derived(search.best(starts).preprocess)
-        starts += [search.learned(p, search.start) for p in more]
-    return starts
-
-
-def _learner(search: Search, starts: list[Candidate]) -> Candidate:
-    """The best learner, from the best start."""
-    best = search.best(starts)
-    for group in search.changes:
-        options = [best.learner | change for change in group]  # type: ignore[operator]
-        best = search.best([best, *(search.learned(best.preprocess, o) for o in options)])
-    longer = search.learned(best.preprocess, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]
-    best = search.best([longer, best])  # of equals the one that has its matrices
-    if search.rows.shape[1] >= search.kept / 2:  # no rule wins everywhere near the border
-        other = START if search.wide else WIDE_START
-        last = search.learned(best.preprocess, other, FINAL_EPOCHS, curve=True)
-        best = search.best([best, last])
-    return best
 
 
 class _quiet(warnings.catch_warnings):

@@ -150,6 +150,14 @@ def choose(ballot: Ballot, among: Sequence[Vote] | None = None) -> ChosenVote:
     return ChosenVote(vote, loss, accuracy)
 
 
+class _Voters(NamedTuple):
+    """Others than neighbours: what `Vote` calls them, their values, and the shares these make."""
+
+    name: str
+    values: Array
+    shares: Callable[[Array, float], Array]
+
+
 class _Mixtures(NamedTuple):
     """Votes, and the probability that each gives the true class of each query."""
 
@@ -165,37 +173,36 @@ class _Mixtures(NamedTuple):
     def with_hyperplanes(self, ballot: Ballot) -> "_Mixtures":
         """These, and each with hyperplanes beside it."""
         assert ballot.distances is not None
-        spread = _spread(ballot.distances)
-        found = [self]
-        for temperature in (spread * t for t in HYPERPLANE_TEMPERATURES):
-            local = _of_truth(votes.hyperplane_shares(ballot.distances, temperature), ballot)
-            found += [
-                self._mixed(local, w, hyperplane_weight=w, hyperplane_temperature=temperature)
-                for w in HYPERPLANE_WEIGHTS
-            ]
-        return _Mixtures._joined(found)
+        voters = _Voters("hyperplane", ballot.distances, votes.hyperplane_shares)
+        return self._beside(voters, HYPERPLANE_TEMPERATURES, HYPERPLANE_WEIGHTS, ballot)
 
     def with_class_means(self, ballot: Ballot) -> "_Mixtures":
         """These, and each with class means beside it."""
         assert ballot.class_scores is not None
-        spread = _spread(ballot.class_scores)
+        voters = _Voters("class", ballot.class_scores, votes.class_shares)
+        return self._beside(voters, CLASS_TEMPERATURES, CLASS_WEIGHTS, ballot)
+
+    def _beside(
+        self,
+        voters: _Voters,
+        temperatures: Sequence[float],
+        weights: Sequence[float],
+        ballot: Ballot,
+    ) -> "_Mixtures":
+        """These, and each with other voters beside it, at all temperatures and weights."""
         found = [self]
-        for temperature in (spread * t for t in CLASS_TEMPERATURES):
-            mean = _of_truth(votes.class_shares(ballot.class_scores, temperature), ballot)
+        for temperature in (_spread(voters.values) * t for t in temperatures):
+            other = _of_truth(voters.shares(voters.values, temperature), ballot)
+            settings = {f"{voters.name}_temperature": temperature}
             found += [
-                self._mixed(mean, w, class_weight=w, class_temperature=temperature)
-                for w in CLASS_WEIGHTS
+                self._mixed(other, w, **settings, **{f"{voters.name}_weight": w}) for w in weights
             ]
-        return _Mixtures._joined(found)
+        tried = [vote for part in found for vote in part.votes]
+        return _Mixtures(tried, np.concatenate([part.likelihoods for part in found]))
 
     def _mixed(self, other: Array, weight: float, **settings: Any) -> "_Mixtures":
         mixed = (1 - weight) * self.likelihoods + weight * other
         return _Mixtures([replace(vote, **settings) for vote in self.votes], mixed)
-
-    @staticmethod
-    def _joined(parts: list["_Mixtures"]) -> "_Mixtures":
-        tried = [vote for part in parts for vote in part.votes]
-        return _Mixtures(tried, np.concatenate([part.likelihoods for part in parts]))
 
 
 def class_temperature(ballot: Ballot) -> float:

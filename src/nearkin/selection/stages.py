@@ -1,0 +1,58 @@
+"""The stages of the search: starts, the best of them on more rows, the learner.
+
+Groups of candidates are tried in turn, each derived from the best of the groups before.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from nearkin.io.progress_bar import track
+from nearkin.learning.presets import START, WIDE_START
+
+if TYPE_CHECKING:
+    from nearkin.selection.search import Candidate, Search
+
+FINALISTS = 3
+FINAL_EPOCHS = 8
+
+
+def best_starts(search: "Search", preprocess: Any) -> tuple["Candidate", list["Candidate"]]:
+    """The best plain neighbours, and the starts that learn best."""
+    if not isinstance(preprocess, str):
+        return search.plain(preprocess), [search.learned(preprocess, search.start)]
+    starts = search.starts
+    show = search.options.verbose == 1
+    plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
+    whitened = [search.learned(p, search.start) for p in starts.whitened()]
+    reduced = starts.reduced(search.best(whitened).preprocess)
+    others = (*reduced, *starts.unreduced())
+    tried = [*whitened, *(search.learned(p, search.start) for p in others)]
+    for group in (starts.powered, starts.within_class, starts.fourier):
+        options = track(group(search.best(tried).preprocess), group.__name__, show=show)
+        tried += [search.learned(p, search.start) for p in options]
+    best = search.best(tried)
+    finalists = sorted(tried, key=lambda candidate: candidate.score, reverse=True)[:FINALISTS]
+    return plain, [tried for tried in finalists if search.contends(tried, best)]
+
+
+def starts_on_more_rows(search: "Search", starts: list["Candidate"]) -> list["Candidate"]:
+    """The best starts on a larger sample, and what more rows may want."""
+    starts = [search.learned(s.preprocess, search.start) for s in starts]
+    for derived in (search.starts.resized, search.starts.beside_fourier):
+        more = derived(search.best(starts).preprocess)
+        starts += [search.learned(p, search.start) for p in more]
+    return starts
+
+
+def best_learner(search: "Search", starts: list["Candidate"]) -> "Candidate":
+    """The best learner, from the best start."""
+    best = search.best(starts)
+    for group in search.changes:
+        options = [best.learner | change for change in group]  # type: ignore[operator]
+        best = search.best([best, *(search.learned(best.preprocess, o) for o in options)])
+    longer = search.learned(best.preprocess, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]
+    best = search.best([longer, best])  # of equals the one that has its matrices
+    if search.rows.shape[1] >= search.kept / 2:  # no rule wins everywhere near the border
+        other = START if search.wide else WIDE_START
+        last = search.learned(best.preprocess, other, FINAL_EPOCHS, curve=True)
+        best = search.best([best, last])
+    return best
