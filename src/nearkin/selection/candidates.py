@@ -68,14 +68,12 @@ class Starts:
         """Rows as they are, of unit length."""
         return [] if self.columns > MAX_UNREDUCED else [UnitLength()]
 
-    def resized(self, best: Any) -> list[Preprocess]:
-        """Half and twice as many directions: what is best depends on the number of rows."""
+    def widened(self, best: Any) -> list[Preprocess]:
+        """Twice as many directions: the more rows, the more of them are worth having."""
         if not isinstance(best, Preprocess) or best.n_components is None:
             return []
-        counts = {max(1, best.n_components // 2), min(self.most, 2 * best.n_components)}
-        return [
-            clone(best).set_params(n_components=n) for n in sorted(counts - {best.n_components})
-        ]
+        n = min(self.most, 2 * best.n_components)
+        return [clone(best).set_params(n_components=n)] if n > best.n_components else []
 
     def powered(self, best: Any) -> list[Any]:
         """Square roots of the entries, of counts and of outputs of rectified units."""

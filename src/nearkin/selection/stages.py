@@ -37,7 +37,7 @@ def best_starts(search: "Search", preprocess: Any) -> tuple["Candidate", list["C
 def starts_on_more_rows(search: "Search", starts: list["Candidate"]) -> list["Candidate"]:
     """The best starts on a larger sample, and what more rows may want."""
     starts = [search.learned(s.preprocess, search.start) for s in starts]
-    for derived in (search.starts.resized, search.starts.beside_fourier):
+    for derived in (search.starts.widened, search.starts.beside_fourier):
         more = derived(search.best(starts).preprocess)
         starts += [search.learned(p, search.start) for p in more]
     return starts
