@@ -305,13 +305,13 @@ def test_ctrl_c_inside_a_learner_ends_the_choice(monkeypatch):
     calls, take = [], trainer.Trainer.take
     with monkeypatch.context() as patch, limited(1):
         patch.setattr(trainer.Trainer, "take", lambda *a: calls.append(1) or take(*a))
-        model = SoftVotingKNN(preprocess=None, random_state=0).fit(X, y)
+        model = SoftVotingKNN(preprocess=None, random_state=3).fit(X, y)
     assert model.similarity_ is not None
     for nth in (2, len(calls) - model.similarity_.max_epochs):
         with monkeypatch.context() as patch, limited(1):
             cut_at(patch, nth, KeyboardInterrupt)
             with pytest.raises(KeyboardInterrupt, match="had been tried"):
-                SoftVotingKNN(preprocess=None, random_state=0).fit(X, y)
+                SoftVotingKNN(preprocess=None, random_state=3).fit(X, y)
 
 
 def test_arguments_that_would_be_ignored():
