@@ -138,9 +138,8 @@ def spread(entries, other=None):
     """Standard deviation over splits, or of a paired bootstrap over the test rows."""
     values = [e["top1"] for e in entries]
     if len(entries) > 1:
-        return float(
-            np.std(values if other is None else np.subtract(values, [o["top1"] for o in other]))
-        )
+        others = [0] * len(entries) if other is None else [o["top1"] for o in other]
+        return float(np.std([a - b for a, b in zip(values, others)]))  # of splits that both have
     right = unpacked(entries[0]) - (0 if other is None else unpacked(other[0]))
     rng = np.random.default_rng(0)
     return float(
