@@ -64,6 +64,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     True
     """
 
+    linear_: float = 0.0  # of files from before there was a share
+
     PARAMETERS: ClassVar[Table] = {
         "preprocess": expect.optional(_TRANSFORMER),
         "n_features": expect.whole(1),

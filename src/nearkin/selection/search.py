@@ -398,7 +398,7 @@ def select(
         first = _search(rows, labels, groups, options, seed, most, held_out, trials)
         first.last = single
         plain, starts = best_starts(first, preprocess)
-        second = first
+        second, contends = first, first.contends(plain, first.best(starts))
         if not first.last:
             columns = first.columns(first.best(starts).preprocess)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
@@ -406,7 +406,6 @@ def select(
             starts = starts_on_more_rows(second, starts)
         best = best_learner(second, starts)
         if second is not first:
-            contends = first.contends(plain, first.best(starts))
             plain = second.plain(plain.preprocess) if contends else best
         return second.finish(second.best([plain, best])), trials
     except BaseException as stopped:

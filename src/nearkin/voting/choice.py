@@ -190,8 +190,8 @@ class _Mixtures(NamedTuple):
         ballot: Ballot,
     ) -> "_Mixtures":
         """These, and each with other voters beside it, at all temperatures and weights."""
-        found = [self]
-        for temperature in (_spread(voters.values) * t for t in temperatures):
+        found, spread = [self], _spread(voters.values)
+        for temperature in (spread * t for t in temperatures):
             other = _of_truth(voters.shares(voters.values, temperature), ballot)
             settings = {f"{voters.name}_temperature": temperature}
             found += [
@@ -208,7 +208,8 @@ class _Mixtures(NamedTuple):
 def class_temperature(ballot: Ballot) -> float:
     """The temperature at which class means alone have the smallest log loss."""
     assert ballot.class_scores is not None
-    temperatures = [_spread(ballot.class_scores) * t for t in CLASS_TEMPERATURES]
+    spread = _spread(ballot.class_scores)
+    temperatures = [spread * t for t in CLASS_TEMPERATURES]
     shares = (votes.class_shares(ballot.class_scores, t) for t in temperatures)
     losses = _smoothed(np.stack([_of_truth(share, ballot) for share in shares]), ballot)
     return temperatures[int(np.argmin([loss for loss, _ in losses]))]
