@@ -21,6 +21,7 @@ from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.index import NeighborIndex
 from nearkin.neighbors.retrieval import Retrieval, index_description, retrieval_problem
 from nearkin.preprocessing.transformers import applied
+from nearkin.selection.full_size import settle
 from nearkin.selection.options import Selection
 from nearkin.selection.report import report
 from nearkin.selection.search import select_parts
@@ -193,7 +194,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
             rng = check_random_state(claimed.seed(self.random_state))
             parts = self._parts(X, y, neighbors, groups, rng)
             check_classifier(X, parts, self.index, neighbors is not None)
-            ClassifierFit(self, X, y, parts, neighbors, calibration).run(claimed, rng)
+            work = ClassifierFit(self, X, y, parts, neighbors, calibration)
+            work.learn(claimed, rng)
+            if parts.unsettled is not None:
+                settle(self, parts.unsettled, work.rows, work.lists)
+            work.finish()
         return self
 
     def _parts(
@@ -216,8 +221,11 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         seed = int(rng.randint(np.iinfo(np.int32).max))
         chosen, self.trials_ = select_parts(rows, labels, groups, options, seed, self.preprocess)
         self.report_ = report(self.trials_, options.scoring)
-        vote = chosen.vote if isinstance(self.vote, str) and self.vote == "auto" else self.vote
+        automatic = isinstance(self.vote, str) and self.vote == "auto"
+        vote = chosen.vote if automatic else self.vote
         k = chosen.n_neighbors if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
+        if not automatic or neighbors is not None or isinstance(self.index, Retrieval):
+            chosen = chosen._replace(unsettled=None)  # others than the nearest rows vote
         return chosen._replace(vote=vote, n_neighbors=k)
 
     def add(self, X: ArrayLike, y: ArrayLike) -> Self:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearkin.io.run_folder import RunFolder
 from nearkin.learning.calibration import calibrate_held_out, calibrate_on
+from nearkin.learning.holdout import HoldOut
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.index import clip_n_neighbors
 from nearkin.neighbors.retrieval import fitted_retrieval
@@ -35,9 +36,11 @@ class ClassifierFit:
     parts: Parts
     neighbors: NeighborLists | None
     calibration: tuple[ArrayLike, ArrayLike] | None
+    rows: Any = None  # as they were given, checked
+    lists: Any = None
 
-    def run(self, folder: RunFolder, rng: Any) -> None:
-        """Store, learn and choose the vote; all of it is left in the model."""
+    def learn(self, folder: RunFolder, rng: Any) -> None:
+        """Store rows and learn from them; all of it is left in the model."""
         model, parts = self.model, self.parts
         model.n_neighbors_, model.vote_ = parts.n_neighbors, as_vote(parts.vote)
         model.novelty_threshold_ = parts.novelty_threshold
@@ -46,17 +49,26 @@ class ClassifierFit:
         self._store(folder, rng)
         n, choosing = len(model.labels_), parts.vote == "auto"
         lists = None if self.neighbors is None else checked_lists(self.neighbors, n)
-        if lists is None and n > 1 and (not fitted or choosing or model.vote_.csls > 0):
+        searches = not fitted or choosing or parts.unsettled is not None or model.vote_.csls > 0
+        if lists is None and n > 1 and searches:
             lists = self._find_lists(fitted, folder)
+        self.lists = lists
         # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.
         own = lists if self.neighbors is not None else truncate_lists(lists, model.similarity_)
         if choosing and self.calibration is None:
             calibrate_held_out(model, self.y, lists, own, fitted, rng, folder)
         elif not fitted:
+            if parts.unsettled is not None:
+                own = HoldOut.of(parts.unsettled.held, own).training_lists(own)
             learn(model.similarity_, model.database_, self.y, own, folder)
-        measure_csls(model, lists)
-        refine_means(model)
-        if choosing and self.calibration is not None:
+
+    def finish(self) -> None:
+        """Measure what the vote needs, and choose it on rows of the user's."""
+        model = self.model
+        measure_csls(model, self.lists)
+        if model.class_offsets_ is None:
+            refine_means(model)
+        if self.parts.vote == "auto" and self.calibration is not None:
             calibrate_on(model, *self.calibration)
 
     def _store(self, folder: RunFolder, rng: Any) -> None:
@@ -64,8 +76,9 @@ class ClassifierFit:
         model = self.model
         model.preprocess_ = self.parts.preprocess
         rows, labels = labelled_rows(model, self.X, self.y, **model._accepted)
-        model.unit_length_ = have_unit_length(rows)
-        store(model, rows, labels, self.parts.preprocess, rng, folder)
+        self.rows, model.unit_length_ = rows, have_unit_length(rows)
+        held = None if self.parts.unsettled is None else self.parts.unsettled.held
+        store(model, rows, labels, self.parts.preprocess, rng, folder, held)
         model.retrieval_ = fitted_retrieval(model.index, rows, labels, rng, folder)
         model._cached_index = model.search_index_ = None
         if not isinstance(model.n_neighbors, str) and model.n_neighbors > len(labels):

@@ -32,6 +32,13 @@ def learns_from_labels(part: Any) -> bool:
     return bool(tags and tags().target_tags.required)
 
 
+def may_learn_from_labels(part: Any) -> bool:
+    """Whether it cannot be excluded: a user's transformer need not say that it does."""
+    inner = getattr(part, "preprocess", None)
+    known = type(part).__module__.startswith("nearkin.") and not learns_from_labels(part)
+    return not known or (inner is not None and may_learn_from_labels(inner))
+
+
 def seeded(part: Any, rng: Any) -> Any:
     """A clone whose unset seeds follow from ours, so that one seed fixes everything."""
     part = clone(part)

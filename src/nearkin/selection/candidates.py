@@ -20,6 +20,7 @@ from nearkin.preprocessing.within_class import WithinClassWhitening
 WHITENING = (0.0, 0.25, 0.5, 0.75)
 START_COMPONENTS, COMPONENTS = 100, (25, 50, 200, 500, 1_000)
 SHRINKAGE = (0.3, 3.0)
+SHORTLISTS, CSLS = (10, 25, 50, 100), (0.25, 0.5)  # lengths; shares
 # What `nearkin try` chooses from, too: preparations that fold into the query.
 INDEX_PREPARATIONS = (
     WithinClassWhitening(1.0, unit_length=False),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.preprocessing.transformers import learns_from_labels
-from nearkin.selection.candidates import START_COMPONENTS, Starts
+from nearkin.selection.candidates import CSLS, SHORTLISTS, START_COMPONENTS, Starts
 from nearkin.selection.draws import draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
@@ -49,10 +49,11 @@ from nearkin.voting.choice import (
     join,
 )
 from nearkin.voting.novelty import threshold
-from nearkin.voting.parts import Parts
+from nearkin.voting.parts import Parts, Unsettled
 from nearkin.voting.refinement import refinable
 from nearkin.voting.votes import Vote
 
+UNSETTLED, SETTLED_ON = 1.5, 3_000  # with so many times the rows of a sample; rows to judge on
 ONE_SAMPLE = 1.25  # with at most so many times the rows of the first sample, there is no second
 FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
@@ -60,10 +61,9 @@ FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at mos
 HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, 3_000
 EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
-NEIGHBORS, SHORTLISTS = 100, (10, 25, 50, 100)
+NEIGHBORS = 100
 MOST_NEIGHBORS = max(change.get("n_neighbors", 0) for group in CHANGES for change in group)
 KEPT_BYTES = 192 << 20  # of prepared rows that are kept beside those in use
-CSLS = (0.25, 0.5)
 # What makes a vote one of its neighbours alone, to which the rest is chosen again.
 _NEIGHBORS_ALONE: dict[str, Any] = {"hyperplane_weight": 0.0, "class_weight": 0.0, "smoothing": 0.0}
 
@@ -105,6 +105,18 @@ class Candidate:
             "accuracy": self.chosen.accuracy,
             "score": self.score,
         }
+
+
+class Choice(NamedTuple):
+    """The best candidate, all that were tried, and on how many rows.
+
+    `plain` are the preprocessings of which plain neighbours contend.
+    """
+
+    best: Candidate
+    trials: list[dict[str, Any]]
+    plain: list[Any]
+    sample: int
 
 
 @dataclass
@@ -358,15 +370,17 @@ def select_parts(
     if len(labels) < 10 or np.count_nonzero(counts >= 3) < 2:
         given = None if isinstance(preprocess, str) else preprocess
         return Parts(None, given, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
-    best, trials = select(
-        rows, labels, _group_codes(groups, len(labels)), options, seed, preprocess
-    )
+    codes = _group_codes(groups, len(labels))
+    best, trials, plain, sample = select(rows, labels, codes, options, seed, preprocess)
     similarity = best.similarity(seed)
     if similarity is not None:
         similarity.n_neighbors = min(similarity.n_neighbors, len(labels) - 1)
     chosen = best.chosen.vote
     parts = Parts(similarity, best.preprocess, best.n_neighbors, chosen, best.novelty_threshold)
-    return parts, trials
+    if len(labels) < UNSETTLED * sample or options.for_index:
+        return parts, trials
+    held = draw_splits(labels, codes, seed, min(SETTLED_ON, len(labels) // 10))[0]
+    return parts._replace(unsettled=Unsettled(held, plain, options.scoring)), trials
 
 
 def _group_codes(groups: ArrayLike | None, n: int) -> Any:
@@ -387,8 +401,8 @@ def select(
     options: Selection,
     seed: int,
     preprocess: Any = "auto",
-) -> tuple[Candidate, list[dict[str, Any]]]:
-    """The best candidate for these rows, and all that were tried."""
+) -> Choice:
+    """The best candidate for these rows."""
     trials: list[dict[str, Any]] = []
     try:
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
@@ -407,7 +421,9 @@ def select(
         best = best_learner(second, starts)
         if second is not first:
             plain = second.plain(plain.preprocess) if contends else best
-        return second.finish(second.best([plain, best])), trials
+        best = second.finish(second.best([plain, best]))
+        spaces = first.starts.plain() if isinstance(preprocess, str) else [preprocess]
+        return Choice(best, trials, spaces if contends else [], len(second.labels))
     except BaseException as stopped:
         if not isinstance(stopped, Exception):  # Ctrl-C, in whatever form
             stopped.add_note(summary(trials, options.scoring))

@@ -24,11 +24,13 @@ Array = NDArray[np.float32]
 
 
 def store(
-    model: Any, rows: Any, y: NDArray[Any], preprocess: Any, rng: Any, folder: RunFolder
-) -> None:
-    """Preprocess and keep checked rows and their labels."""
+    model: Any, rows: Any, y: NDArray[Any], preprocess: Any, rng: Any, folder: RunFolder,
+    held: NDArray[np.bool_] | None = None,
+) -> None:  # fmt: skip
+    """Preprocess and keep checked rows and their labels; those of `held` rows fit nothing."""
     model.classes_, labels = np.unique(y, return_inverse=True)
-    model.preprocess_, model.database_ = prepared(preprocess, rows, np.asarray(y), rng, folder)
+    y = np.asarray(y)
+    model.preprocess_, model.database_ = prepared(preprocess, rows, y, rng, folder, held)
     model.labels_ = labels.astype(np.int32)
     model.class_offsets_ = None
     _measure(model)
@@ -36,15 +38,20 @@ def store(
 
 def refine_means(model: Any) -> None:
     """Refine the class means, where the vote wants it and they are not too many."""
+    model.class_offsets_ = refined(model, model.class_means_, model.labels_)
+
+
+def refined(model: Any, means: Array, labels: NDArray[np.integer]) -> Array | None:
+    """What a refinement adds to class means; rows labelled −1 take no part."""
     rows, shape = model.database_, (len(model.classes_), model.database_.shape[1])
     wanted = model.vote_.refinement > 0 and model.vote_.class_weight > 0
     if not wanted or not refinable(len(rows), shape[1], shape[0]):
-        return
+        return None
     scores = np.empty((len(rows), shape[0]), np.float32)
     for lo in range(0, len(rows), 4_096):
         part = slice(lo, lo + 4_096)
-        scores[part] = mean_scores(model, rows[part], model.class_means_)
-    model.class_offsets_ = class_offsets(rows, model.labels_, scores, model.vote_.refinement)
+        scores[part] = mean_scores(model, rows[part], means)
+    return class_offsets(rows, labels, scores, model.vote_.refinement)
 
 
 def extend(model: Any, given: Any, y: NDArray[Any]) -> None:

@@ -20,6 +20,23 @@ Array = NDArray[np.float32]
 SHORTLIST = 50  # rows, unless another number is given or chosen
 
 
+class Unsettled(NamedTuple):
+    """What a choice on a sample leaves to all rows: see `nearkin.selection.full_size`.
+
+    Attributes
+    ----------
+    held : (n,) bool array
+        Rows to settle it on: nothing is fitted with their labels.
+    plain : list
+        Preprocessings of which plain neighbours contend.
+    scoring : str
+    """
+
+    held: NDArray[np.bool_]
+    plain: list[Any]
+    scoring: str
+
+
 class Parts(NamedTuple):
     """What a soft-voting classifier is made of; none of it is fitted, unless it was given so."""
 
@@ -28,6 +45,7 @@ class Parts(NamedTuple):
     n_neighbors: int
     vote: Any
     novelty_threshold: float | None = None
+    unsettled: Unsettled | None = None
 
 
 def given_parts(model: Any) -> Parts:

@@ -38,7 +38,7 @@ def class_offsets(
     ----------
     rows : (n, D) array
     labels : (n,) array
-        Classes of the rows, as columns of `scores`.
+        Classes of the rows, as columns of `scores`; −1: not to be learned from.
     scores : (n, n_classes) array
         s(x, m_c); −inf for a class that is not to be told apart.
     temperature : float
@@ -52,7 +52,7 @@ def class_offsets(
     length = float(np.einsum("nd,nd->", rows, rows, dtype=np.float64)) / len(rows)
     if not length > 0:
         return np.zeros(shape, np.float32)
-    penalty = length / (INVERSE_PENALTY * len(rows))
+    penalty = length / (INVERSE_PENALTY * np.count_nonzero(labels >= 0))
 
     def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         offsets = flat.reshape(shape)
@@ -74,8 +74,9 @@ def log_loss(
     """Mean log loss and its gradient; the offsets are in units of the temperature."""
     total, gradient = 0.0, np.zeros(offsets.shape)
     for lo in range(0, len(rows), BLOCK):
-        part = slice(lo, lo + BLOCK)
-        logits = scores[part] / np.float32(temperature) + rows[part] @ offsets.T
+        part = lo + np.flatnonzero(labels[lo : lo + BLOCK] >= 0)
+        some = rows[part]
+        logits = scores[part] / np.float32(temperature) + some @ offsets.T
         logits -= logits.max(axis=1, keepdims=True)
         own = np.arange(len(logits)), labels[part]
         truth = logits[own].astype(np.float64)
@@ -84,5 +85,6 @@ def log_loss(
         total += float((np.log(sums[:, 0].astype(np.float64)) - truth).sum())
         shares /= sums
         shares[own] -= 1
-        gradient += shares.T @ rows[part]
-    return total / len(rows), gradient / len(rows)
+        gradient += shares.T @ some
+    count = np.count_nonzero(labels >= 0)
+    return total / count, gradient / count

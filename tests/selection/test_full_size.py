@@ -1,0 +1,160 @@
+"""A choice on a sample, settled with all rows."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+
+import nearkin
+from nearkin import SLNE, RunFolder, Selection, SoftVotingKNN, WithinClassWhitening
+from nearkin.learning.classifier_fit import ClassifierFit
+from nearkin.native.threads import limited
+from nearkin.neighbors import nearest
+from nearkin.selection.full_size import Contender
+from nearkin.voting.parts import Parts, Unsettled
+from nearkin.voting.votes import Vote
+from samples import blobs
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch):
+    """Samples of at most 120 rows."""
+    for name in ("FIRST_ROWS", "SECOND_ROWS"):
+        monkeypatch.setattr(f"nearkin.selection.search.{name}", (100, 120))
+
+
+def board(n, seed=0):
+    """Rows of a square, labelled as a chessboard: only near rows tell."""
+    X = np.random.default_rng(seed).random((n, 2), dtype=np.float32) * 8
+    return X, np.floor(X).astype(int).sum(axis=1) % 2
+
+
+def at_full_size(model, n):
+    return [trial for trial in model.trials_ if trial["rows"] > n // 2]
+
+
+def test_plain_neighbours_win_where_all_rows_are_near():
+    X, y = board(3_000)
+    model = SoftVotingKNN(random_state=0).fit(X, y)
+    Q, truth = board(1_000, seed=1)
+    plain = SoftVotingKNN(None, preprocess=None, vote=Vote("top", 1.0)).fit(X, y)
+    assert model.score(Q, truth) >= plain.score(Q, truth) - 0.01
+    found = at_full_size(model, 3_000)
+    assert len(found) == 3  # as they are, by cosine, and learned
+    assert any(trial["learner"] is None and trial["preprocess"] == "None" for trial in found)
+    assert model.trials_[-1]["score"] == max(trial["score"] for trial in found)
+
+
+def test_what_was_chosen_is_what_votes():
+    X, y = board(1_000)
+    model = SoftVotingKNN(random_state=0).fit(X, y)
+    best = model.trials_[-1]
+    assert (model.n_neighbors_, model.vote_) == (best["n_neighbors"], best["vote"])
+    assert repr(model.preprocess_).split() == best["preprocess"].split()
+    assert (model.similarity_ is None) == (best["learner"] is None)
+    assert f"{best['log_loss']:.4f}" in model.report_
+    assert len(model.database_) == 1_000  # the held-out rows vote, too
+
+
+def test_rows_are_held_out_once_and_groups_together(monkeypatch):
+    seen = []
+
+    def settle(model, unsettled, rows, lists):
+        seen.append(unsettled.held)
+
+    monkeypatch.setattr("nearkin.classifier.settle", settle)
+    X, y = blobs(n=400, dims=4)
+    SoftVotingKNN(random_state=0).fit(X, y, groups=np.arange(400) // 8)
+    assert len(seen) == 1
+    by_group = seen[0].reshape(50, 8)
+    assert (by_group.all(axis=1) | ~by_group.any(axis=1)).all()
+    assert 0 < seen[0].sum() <= 40
+
+
+def test_rows_that_suffice_are_not_settled_again():
+    X, y = blobs(n=140, dims=4)
+    model = SoftVotingKNN(random_state=0).fit(X, y)
+    assert max(trial["rows"] for trial in model.trials_) < 130
+
+
+@pytest.mark.parametrize(
+    "given", [{"vote": "softmax"}, {"selection": Selection("precision", for_index=True)}]
+)
+def test_what_is_given_stays(given):
+    X, y = blobs(n=300, dims=4)
+    model = SoftVotingKNN(random_state=0, **given).fit(X, y)
+    assert not at_full_size(model, 300)
+
+
+def test_a_shortlist_that_is_given_stays():
+    X, y = board(1_000)
+    model = SoftVotingKNN(n_neighbors=7, random_state=0).fit(X, y)
+    assert model.n_neighbors_ == 7
+    assert {trial["n_neighbors"] for trial in at_full_size(model, 1_000)} == {7}
+
+
+class Labelled(TransformerMixin, BaseEstimator):
+    """A transformer that keeps the labels it was fitted with, and does not say so."""
+
+    def fit(self, X, y):
+        self.rows_, self.labels_ = np.asarray(X), np.asarray(y)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+def fitted(y, held, preprocess, folder=None):
+    """A model after learning, before anything is settled."""
+    X, _ = blobs(n=200, dims=5)
+    vote = Vote("softmax", class_weight=0.5, refinement=0.5)
+    learner = SLNE(n_neighbors=10, prepare=None, max_epochs=2, random_state=0)
+    parts = Parts(learner, preprocess, 20, vote, None, Unsettled(held, [], "classification"))
+    model = SoftVotingKNN()
+    work = ClassifierFit(model, X, y, parts, None, None)
+    work.learn(folder or RunFolder.nowhere(), np.random.RandomState(0))
+    return model, work
+
+
+def test_labels_of_held_out_rows_fit_nothing():
+    X, y = blobs(n=200, dims=5)
+    held = np.random.default_rng(0).random(200) < 0.2
+    other = np.where(held, y[::-1], y)
+    assert (other[held] != y[held]).any()
+    one, two = (fitted(labels, held, WithinClassWhitening())[0] for labels in (y, other))
+    np.testing.assert_array_equal(one.preprocess_.map_, two.preprocess_.map_)
+    np.testing.assert_array_equal(one.similarity_.matrix_, two.similarity_.matrix_)
+    by_hand = clone(WithinClassWhitening()).fit(X[~held], y[~held])
+    np.testing.assert_array_equal(one.preprocess_.map_, by_hand.map_)
+    judged = [Contender(m, Unsettled(held, [], ""), nearest(m.database_, 20)[1][held])
+              for m in (one, two)]  # fmt: skip
+    np.testing.assert_array_equal(judged[0].class_scores, judged[1].class_scores)
+    np.testing.assert_array_equal(one.class_offsets_, two.class_offsets_)
+    known = fitted(y, held, Labelled())[0].preprocess_
+    np.testing.assert_array_equal(known.rows_, X[~held])
+    np.testing.assert_array_equal(known.labels_, y[~held])
+
+
+def test_class_scores_by_hand():
+    """Means of the other rows, and offsets refined on these alone."""
+    _, y = blobs(n=200, dims=5)
+    held = np.random.default_rng(0).random(200) < 0.2
+    model, work = fitted(y, held, WithinClassWhitening())
+    contender = Contender(model, Unsettled(held, [], ""), work.lists[held])
+    Z, M = model.database_, model.similarity_.matrix_
+    sums = np.stack([Z[~held & (model.labels_ == c)].sum(axis=0) for c in range(y.max() + 1)])
+    means = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    expected = Z[held] @ (means @ M.T + model.class_offsets_).T
+    np.testing.assert_allclose(contender.class_scores, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_saved_resumed_and_the_same_with_any_number_of_threads(tmp_path):
+    X, y = blobs(n=400, dims=4)
+    Q = blobs(n=50, dims=4, seed=3)[0]
+    model = SoftVotingKNN(random_state=0).fit(X, y, folder=tmp_path / "run")
+    assert at_full_size(model, 400)
+    model.save(tmp_path / "m")
+    again = SoftVotingKNN(random_state=0).fit(X, y, folder=tmp_path / "run")
+    with limited(1):
+        alone = SoftVotingKNN(random_state=0).fit(X, y)
+        for other in (nearkin.load(tmp_path / "m"), again, alone):
+            np.testing.assert_array_equal(other.predict_proba(Q), model.predict_proba(Q))
