@@ -27,13 +27,31 @@ def reasons_of(result: Result) -> list[tuple[str, str]]:
 
 def claims_of(result: Result) -> list[tuple[str, str, str]]:
     """Rows of the table of claims."""
-    return [(c.text, c.verdict, c.evidence) for c in result.claims]
+    return [
+        (c.text, c.verdict, c.evidence if c.holds or not c.why else f"{c.evidence}. {c.why}")
+        for c in result.claims
+    ]
 
 
 def tally_of(results: Iterable[Result]) -> str:
     """How many of the claims hold."""
     verdicts = [claim.holds for result in results for claim in result.claims]
     return f"Of {len(verdicts)} claims checked, {sum(v is True for v in verdicts)} hold here."
+
+
+def in_words(results: Iterable[Result]) -> str:
+    """What of the paper holds, what does not, and why."""
+    checked = [result for result in results if result.claims]
+    holds = [r.title.partition(":")[0] for r in checked if all(c.holds for c in r.claims)]
+    reasons: dict[str, list[str]] = {}
+    for result in checked:
+        for claim in result.claims:
+            if not claim.holds:
+                reasons.setdefault(claim.why, []).append(claim.text)
+    failed = [f"{'; '.join(texts)}. {why}".strip() for why, texts in reasons.items()]
+    said = [f"Every claim of {', '.join(holds)} holds here."] if holds else []
+    said += ["What does not hold: " + " ".join(failed)] if failed else []
+    return " ".join(said)
 
 
 def lines(result: Result) -> Iterable[str]:
@@ -67,7 +85,8 @@ def write_html(path: Path, results: list[tuple[Any, Result]], about: str) -> Non
         if result.claims:
             parts.append(_words(CLAIMS, claims_of(result)))
         parts += [f"<p class=note>{html.escape(text)}</p>" for text in result.not_run]
-    about = f"{about} {tally_of(result for _, result in results)}"
+    found = [result for _, result in results]
+    about = f"{tally_of(found)} {in_words(found)} {about}"
     report.write_page(path, "The paper, table by table", about, parts)
 
 
@@ -78,7 +97,8 @@ def _words(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def write_markdown(path: Path, results: list[Result], about: str) -> None:
     """The same figures as Markdown, without plots."""
-    text = ["# The paper, table by table", "", f"{about} {tally_of(results)}", "",
+    text = ["# The paper, table by table", "", f"{tally_of(results)} {in_words(results)}", "",
+            about, "",
             "Written by `nearkin reproduce all`; do not edit. The paper is Wang et al., *Scalable "
             "Similarity Learning using Large Margin Neighborhood Embedding*. Each module of "
             "`nearkin.reproduction` says what it runs."]  # fmt: skip

@@ -42,6 +42,7 @@ class Claim:
     text: str
     holds: bool | None  # None: undecided
     evidence: str
+    why: str = ""  # if it does not hold: what an experiment says
 
     @property
     def verdict(self) -> str:

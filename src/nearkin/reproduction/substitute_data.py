@@ -15,9 +15,11 @@ from nearkin.reproduction.setup import DataMissing, Setup
 from nearkin.reproduction.tasks import Task
 from nearkin.selection import Selection
 from nearkin.slde import SLDE
+from nearkin.slne import SLNE
 
 MNIST = PaperSettings(50, 300, 100, 10)
-COVTYPE = PaperSettings(500, 50, 5, 10, "pca", epochs=3)
+# The paper's 500 neighbours of 1.26 million rows are as many of 100,000 as 40.
+COVTYPE, WIDE = PaperSettings(40, 50, 5, 10, "pca", epochs=3), 500
 QUICK_ROWS, QUICK_TESTS = 2_000, 1_000
 COVTYPE_ROWS, COVTYPE_TESTS = 100_000, 50_000
 QUICK_EFFORT = 0.1
@@ -76,9 +78,10 @@ def tuned(setup: Setup, data: Substitute) -> tuple[Score, Score]:
     effort = QUICK_EFFORT if setup.quick else 1.0
     model = SoftVotingKNN(selection=Selection(effort=effort), random_state=0)
     _, seconds = timed(lambda: model.fit(data.X, y))
+    if model.similarity_ is None:  # plain neighbours were best, which are not what is asked for
+        model = SoftVotingKNN(SLNE(random_state=0), random_state=0)
+        _, seconds = timed(lambda: model.fit(data.X, y))
     single = _score(model, data, seconds)
-    if model.similarity_ is None:
-        return single, single | {"note": "plain neighbours were best"}
     members = SLDE(
         clone(model.similarity_).set_params(random_state=None),
         projection="mixed",

@@ -74,8 +74,8 @@ class Contender:
     def best(self) -> Settled:
         """The best shortlist and vote."""
         asked, most = self.model.n_neighbors, self.voters.shape[1]
-        lengths = SHORTLISTS if isinstance(asked, str) else (int(asked),)
-        tried = [self._judged(k) for k in lengths if k <= most] or [self._judged(most)]
+        lengths = {*SHORTLISTS, self.model.n_neighbors_} if isinstance(asked, str) else {int(asked)}
+        tried = [self._judged(k) for k in sorted({min(k, most) for k in lengths})]
         return max(tried, key=lambda settled: settled.score)
 
     def _judged(self, k: int) -> Settled:
