@@ -271,3 +271,18 @@ def test_pages_escape_markup(tmp_path):
     assert "&lt;n&gt;" in page
     pages.write_markdown(tmp_path / "r.md", [result], "about")
     assert "| a/b | <m> | 1.00 | 2.00 (+1.00) | – |" in (tmp_path / "r.md").read_text()
+
+
+def test_what_holds_and_what_does_not_in_words():
+    claims = [Claim("a", True, "1"), Claim("b", False, "2", "(Since c.)"), Claim("d", True, "3")]
+    one = Result("one", "Table 1: x", claims=claims[:2])
+    two = Result("two", "Figure 2: y", claims=claims[2:])
+    said = pages.in_words([one, two, Result("three", "Table 3: z")])
+    assert said == "Every claim of Figure 2 holds here. What does not hold: b. (Since c.)"
+    assert pages.claims_of(one)[1][2] == "2. (Since c.)"
+    assert pages.in_words([two]) == "Every claim of Figure 2 holds here."
+
+
+def test_the_spread_over_splits():
+    found = [{"SL-NE": {"top1": value}} for value in (70.0, 72.0)]
+    assert "SL-NE 71.00 ± 1.00" in table3._spread("Caltech-101", found)
