@@ -21,6 +21,7 @@ WHITENING = (0.0, 0.25, 0.5, 0.75)
 START_COMPONENTS, COMPONENTS = 100, (25, 50, 200, 500, 1_000)
 SHRINKAGE = (0.3, 3.0)
 SHORTLISTS, CSLS = (10, 25, 50, 100), (0.25, 0.5)  # lengths; shares
+LONG_SHORTLISTS = (400, 1_000)  # of wide rows, which are few and far from each other
 # What `nearkin try` chooses from, too: preparations that fold into the query.
 INDEX_PREPARATIONS = (
     WithinClassWhitening(1.0, unit_length=False),

@@ -14,7 +14,8 @@ def report(trials: list[Trial], scoring: Scoring) -> str:
         return "too few rows to choose on: plain neighbours and class means vote"
     best = trials[-1]
     plain = [trial for trial in trials if trial["learner"] is None]
-    raw = next((trial for trial in plain if trial["rows"] == best["rows"]), plain[0])
+    same = [trial for trial in plain if trial["rows"] == best["rows"]] or plain[:1]
+    raw = next((trial for trial in same if trial["preprocess"] == "None"), same[0])
     lines = [
         f"{len(trials)} candidates, judged by {_name(scoring)} on held-out rows",
         f"plain neighbours of {_rows(raw)}: {_quality(raw, scoring)}",

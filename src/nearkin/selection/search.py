@@ -31,7 +31,7 @@ from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.preprocessing.transformers import learns_from_labels
-from nearkin.selection.candidates import CSLS, SHORTLISTS, START_COMPONENTS, Starts
+from nearkin.selection.candidates import CSLS, LONG_SHORTLISTS, SHORTLISTS, START_COMPONENTS, Starts
 from nearkin.selection.draws import draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
@@ -143,7 +143,7 @@ class Search:
                 "groups: without those that are held out, the rows are of one class; more groups, "
                 "or groups of several classes, are needed"
             )
-        if min(self.rows.shape) > 1_500:  # principal directions of wide rows take long
+        if min(self.rows.shape) > 4_000:  # principal directions of wide rows take long
             masks = masks[:2]
         wanted = self.n_classes, self.options.for_index
         self.splits = [Split(self.rows, self.labels, held, *wanted) for held in masks]
@@ -217,11 +217,12 @@ class Search:
     def finish(self, best: Candidate) -> Candidate:
         """The shortlist and the vote of a candidate, from all kinds of votes."""
         began = time.perf_counter()
+        lengths = SHORTLISTS + (LONG_SHORTLISTS if self.wide else ())
         wanted = NEIGHBORS if best.learner is None else max(NEIGHBORS, best.learner["n_neighbors"])
-        prepared = self._prepare(best.preprocess, wanted)
+        prepared = self._prepare(best.preprocess, max(wanted, *lengths))
         with _quiet(), serial_blas():
             matrices = best.matrices or each_alone(partial(self._matrix, best), prepared)
-        for k in (k for k in SHORTLISTS if k <= prepared[0].near.shape[1]):
+        for k in (k for k in lengths if k <= prepared[0].near.shape[1]):
             part = self._ballot(prepared, matrices, k)
             kinds = [v for v in candidates(part.scores) if v.kind in ("softmax", "top", "power")]
             among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
