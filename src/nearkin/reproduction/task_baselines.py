@@ -49,14 +49,19 @@ def lmnn(task: Task) -> Score:
     learner = LMNN(
         max_iter=LMNN_ITERATIONS, max_rows=LMNN_ROWS, max_impostors=LMNN_IMPOSTORS * rows
     )
-    voters = min(100, len(task.X) - 1)
-    found = measured(
-        side_by_side(task),
-        lambda seed: SoftVotingKNN(learner, n_neighbors=voters, random_state=seed, **_parts(task)),
-    )
+    found = voting(task, learner)
     if len(task.X) > LMNN_ROWS:
         found["note"] = f"learned from {LMNN_ROWS:,} of the rows; {found['note']}"
     return found
+
+
+def voting(task: Task, learner: Any) -> Score:
+    """A learner, and a vote of at most 100 rows selected on held-out training rows."""
+    voters = min(100, len(task.X) - 1)
+    return measured(
+        side_by_side(task),
+        lambda seed: SoftVotingKNN(learner, n_neighbors=voters, random_state=seed, **_parts(task)),
+    )
 
 
 def side_by_side(task: Task) -> Task:
