@@ -274,13 +274,14 @@ def test_pages_escape_markup(tmp_path):
 
 
 def test_what_holds_and_what_does_not_in_words():
-    claims = [Claim("a", True, "1"), Claim("b", False, "2", "(Since c.)"), Claim("d", True, "3")]
+    claims = [Claim("a", True, "1"), Claim("b", False, "2", "Since c."), Claim("d", True, "3")]
     one = Result("one", "Table 1: x", claims=claims[:2])
     two = Result("two", "Figure 2: y", claims=claims[2:])
-    said = pages.in_words([one, two, Result("three", "Table 3: z")])
-    assert said == "Every claim of Figure 2 holds here. What does not hold: b. (Since c.)"
-    assert pages.claims_of(one)[1][2] == "2. (Since c.)"
-    assert pages.in_words([two]) == "Every claim of Figure 2 holds here."
+    results = [one, two, Result("three", "Table 3: z")]
+    assert pages.in_words(results) == "Every claim of Figure 2 holds."
+    assert pages.failures(results) == ["b. Since c."]
+    assert pages.claims_of(one)[1][2] == "2. Since c."
+    assert (pages.in_words([one]), pages.failures([two])) == ("", [])
 
 
 def test_the_spread_over_splits():

@@ -135,7 +135,7 @@ def claims(rule: str, found: dict[str, Any], members: int, D: int) -> list[Claim
     ten = curves[largest][min(10, members) - 1]
     many = curves[lower][-1]
     growth = {d: c[-1] - c[0] for d, c in curves.items()}
-    why = "(Random directions miss some of the energy; projections that are learned lose nothing.)"
+    why = "Random directions miss some of the energy; projections that are learned lose nothing."
     return [
         Claim(
             f"Accuracy grows with the ensemble ({rule})",

@@ -40,18 +40,20 @@ def tally_of(results: Iterable[Result]) -> str:
 
 
 def in_words(results: Iterable[Result]) -> str:
-    """What of the paper holds, what does not, and why."""
+    """Of which items everything holds, in a sentence."""
     checked = [result for result in results if result.claims]
     holds = [r.title.partition(":")[0] for r in checked if all(c.holds for c in r.claims)]
+    return f"Every claim of {', '.join(holds)} holds." if holds else ""
+
+
+def failures(results: Iterable[Result]) -> list[str]:
+    """What does not hold, and why; claims that fail for one reason together."""
     reasons: dict[str, list[str]] = {}
-    for result in checked:
+    for result in results:
         for claim in result.claims:
             if not claim.holds:
                 reasons.setdefault(claim.why, []).append(claim.text)
-    failed = [f"{'; '.join(texts)}. {why}".strip() for why, texts in reasons.items()]
-    said = [f"Every claim of {', '.join(holds)} holds here."] if holds else []
-    said += ["What does not hold: " + " ".join(failed)] if failed else []
-    return " ".join(said)
+    return [f"{'; '.join(texts)}. {why}".strip() for why, texts in reasons.items()]
 
 
 def lines(result: Result) -> Iterable[str]:
@@ -87,7 +89,13 @@ def write_html(path: Path, results: list[tuple[Any, Result]], about: str) -> Non
         parts += [f"<p class=note>{html.escape(text)}</p>" for text in result.not_run]
     found = [result for _, result in results]
     about = f"{tally_of(found)} {in_words(found)} {about}"
+    failed = failures(found)
+    parts.insert(0, f"<p>What does not hold:</p>{_bullets(failed)}" if failed else "")
     report.write_page(path, "The paper, table by table", about, parts)
+
+
+def _bullets(texts: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{html.escape(text)}</li>" for text in texts) + "</ul>"
 
 
 def _words(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -97,8 +105,9 @@ def _words(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def write_markdown(path: Path, results: list[Result], about: str) -> None:
     """The same figures as Markdown, without plots."""
-    text = ["# The paper, table by table", "", f"{tally_of(results)} {in_words(results)}", "",
-            about, "",
+    failed = [f"- {text}" for text in failures(results)]
+    text = ["# The paper, table by table", "", f"{tally_of(results)} {in_words(results)}".strip(),
+            *(["What does not hold:", "", *failed] if failed else []), "", about, "",
             "Written by `nearkin reproduce all`; do not edit. The paper is Wang et al., *Scalable "
             "Similarity Learning using Large Margin Neighborhood Embedding*. Each module of "
             "`nearkin.reproduction` says what it runs."]  # fmt: skip

@@ -32,8 +32,8 @@ TITLE = "Table 1: four classes, divided in four ways"
 SPLITS, QUICK_SPLITS = 30, 1
 VOTERS = (1, 3, 5, 7, 9, 15)
 WIDER = "SL-NE, all rows, similarity⁴"
-VOTE_WHY = "(The vote of Eq. 9 sums over near and far rows; a sharper one closes most of the gap.)"
-CHANCE_WHY = "(Within the standard error over the splits.)"
+VOTE_WHY = "The vote of Eq. 9 sums over near and far rows; a sharper one closes most of the gap."
+CHANCE_WHY = "The difference is within the standard error over the splits."
 REASONS = {
     "Euclidean kNN": "own features and splits; number of voters chosen on training images",
     "LMNN": "own LMNN and splits; the paper's settings of LMNN are not known",

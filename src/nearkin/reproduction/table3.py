@@ -172,7 +172,7 @@ def _why(top1: dict[str, float]) -> str:
     ):
         if method in top1:
             own = f", own settings {top1[OWN]:.2f}" if OWN in top1 else ""
-            return f"(The sums of Eq. 9 are blunt: with {changed} {top1[method]:.2f}{own}.)"
+            return f"The sums of Eq. 9 are blunt: with {changed} {top1[method]:.2f}{own}."
     return ""
 
 

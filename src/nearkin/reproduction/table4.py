@@ -43,7 +43,7 @@ WHY = (
     "similarities become negative: error {error:.1f}, {positive:.1f} if negative votes count "
     "nothing, {first:.1f} by the most similar row alone, {plain:.1f} by Retrieval."
 )
-WHY_NOT = "(No bilinear similarity separates these classes; the note on impostors says more.)"
+WHY_NOT = "No bilinear similarity separates these classes: the notes on impostors say more."
 SUBSTITUTE = "covtype (substitute)"
 REASONS = {
     "linear SVM": "own features",
