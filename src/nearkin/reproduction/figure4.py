@@ -176,6 +176,7 @@ def plots(result: Result) -> dict[str, Any]:
         right.minorticks_off()
         for axes in (left, right):
             axes.axhline(found["single"], color="black", lw=1, ls=":", label="single SL-NE")
-            axes.legend(fontsize=8)
+        left.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+        right.legend(fontsize=8)
         made[f"figure4-{rule}"] = plot
     return made
