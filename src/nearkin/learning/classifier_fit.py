@@ -49,8 +49,7 @@ class ClassifierFit:
         self._store(folder, rng)
         n, choosing = len(model.labels_), parts.vote == "auto"
         lists = None if self.neighbors is None else checked_lists(self.neighbors, n)
-        searches = not fitted or choosing or parts.unsettled is not None or model.vote_.csls > 0
-        if lists is None and n > 1 and searches:
+        if lists is None and n > 1 and (not fitted or choosing or model.vote_.csls > 0):
             lists = self._find_lists(fitted, folder)
         self.lists = lists
         # Ready-made lists are used as they are; ours may be longer than the learner's n_neighbors.

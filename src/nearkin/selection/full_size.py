@@ -107,8 +107,11 @@ class Contender:
         model.novelty_threshold_ = threshold(voter_novelty(model, self.queries, voters))
 
 
-def settle(model: Any, unsettled: Unsettled, rows: Any, lists: Lists) -> None:
-    """Choose the shortlist and the vote of a fitted model, or plain neighbours in its place."""
+def settle(model: Any, unsettled: Unsettled, rows: Any, lists: Lists | None) -> None:
+    """Choose the shortlist and the vote of a fitted model, or plain neighbours in its place.
+
+    `lists` are of all rows, where these were searched for.
+    """
     known, found = model.trials_[-1], []
     for contender, name in _contenders(model, unsettled, rows, lists):
         began = time.perf_counter()
@@ -119,26 +122,28 @@ def settle(model: Any, unsettled: Unsettled, rows: Any, lists: Lists) -> None:
     settled, best, trial = max(found, key=lambda tried: tried[0].score)
     best.take(settled)
     model.trials_.sort(key=lambda tried: tried is trial)  # what was chosen is the last
-    vars(model).update({n: v for n, v in vars(best.model).items() if n != "trials_"})
+    vars(model).update(vars(best.model))
     model.report_ = report(model.trials_, unsettled.scoring)  # type: ignore[arg-type]
 
 
 def _contenders(
-    model: Any, unsettled: Unsettled, rows: Any, lists: Lists
+    model: Any, unsettled: Unsettled, rows: Any, lists: Lists | None
 ) -> Iterator[tuple[Contender, dict[str, Any]]]:
     """The model, and plain neighbours; with what a table of trials calls them."""
-    held, wanted = unsettled.held, model.vote_
+    at, wanted = np.flatnonzero(unsettled.held), model.vote_
     for preprocess in unsettled.plain:
-        if _fits(rows, preprocess):
+        same = model.similarity_ is None and repr(preprocess) == repr(model.preprocess_)
+        if not same and _fits(rows, preprocess):
             plain = _plain(model, rows, preprocess)
-            voters = _nearest_others(plain.database_, np.flatnonzero(held))
+            voters = _nearest_others(plain.database_, at)
             name = {"preprocess": repr(preprocess), "learner": None, "epochs": 0}
             yield Contender(plain, unsettled, voters), name
     hubs = None
-    if wanted.csls:
+    if lists is not None and wanted.csls:
         matrix = matrix_for_csls(model.similarity_, wanted.csls)
         hubs = mean_similarity(model.database_, lists, matrix, model.scale_)
-    yield Contender(model, unsettled, lists[held], hubs), {}
+    voters = _nearest_others(model.database_, at) if lists is None else lists[at]
+    yield Contender(model, unsettled, voters, hubs), {}
 
 
 def _fits(rows: Any, preprocess: Any) -> bool:

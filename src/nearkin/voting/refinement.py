@@ -74,7 +74,10 @@ def log_loss(
     """Mean log loss and its gradient; the offsets are in units of the temperature."""
     total, gradient = 0.0, np.zeros(offsets.shape)
     for lo in range(0, len(rows), BLOCK):
-        part = lo + np.flatnonzero(labels[lo : lo + BLOCK] >= 0)
+        part: slice | NDArray[np.int64] = slice(lo, lo + BLOCK)
+        known = labels[part] >= 0
+        if not known.all():  # else a view does
+            part = lo + np.flatnonzero(known)
         some = rows[part]
         logits = scores[part] / np.float32(temperature) + some @ offsets.T
         logits -= logits.max(axis=1, keepdims=True)
