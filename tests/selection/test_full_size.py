@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 import nearkin
 from nearkin import SLNE, RunFolder, Selection, SoftVotingKNN, WithinClassWhitening
 from nearkin.learning.classifier_fit import ClassifierFit
+from nearkin.learning.memory import check_classifier
 from nearkin.native.threads import limited
 from nearkin.neighbors import nearest
 from nearkin.selection.full_size import Contender
@@ -158,3 +159,18 @@ def test_saved_resumed_and_the_same_with_any_number_of_threads(tmp_path):
         alone = SoftVotingKNN(random_state=0).fit(X, y)
         for other in (nearkin.load(tmp_path / "m"), again, alone):
             np.testing.assert_array_equal(other.predict_proba(Q), model.predict_proba(Q))
+
+
+def test_copies_of_rows_are_part_of_the_memory_that_is_checked(monkeypatch):
+    stages = {}
+    monkeypatch.setattr(
+        "nearkin.validation.memory.check", lambda _, needed, __: stages.update(needed)
+    )
+    X, held = np.zeros((1_000, 50), np.float32), np.arange(1_000) < 100
+    for unsettled in (None, Unsettled(held, [None], "classification")):
+        parts = Parts(SLNE(), WithinClassWhitening(), 20, Vote("softmax"), None, unsettled)
+        before = dict(stages)
+        check_classifier(X, parts, "auto", False)
+    assert stages["preprocessing"] == before["preprocessing"] + X.nbytes
+    assert "plain neighbours" not in before
+    assert stages["plain neighbours"] > 2 * X.nbytes  # the prepared rows, and those as they are

@@ -18,10 +18,12 @@ from nearkin.neighborhoods import Neighborhoods, NeighborLists
 from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, search_bytes
 from nearkin.neighbors.retrieval import index_description
 from nearkin.preprocessing.pca import BLOCK_BYTES, MAX_EIGH_SIZE
-from nearkin.preprocessing.transformers import width_of
+from nearkin.preprocessing.prepared import FITTED_ROWS
+from nearkin.preprocessing.transformers import may_learn_from_labels, width_of
 from nearkin.validation import memory
 from nearkin.validation.memory import Stages
 from nearkin.validation.parameters import is_fitted
+from nearkin.voting.parts import MAX_PLAIN_COPY
 from nearkin.voting.refinement import MOST_BYTES
 from nearkin.voting.votes import as_vote
 
@@ -157,6 +159,8 @@ def check_classifier(X: Any, parts: Any, index: Any, ready_lists: bool) -> None:
     if parts.vote != "auto" and as_vote(parts.vote).refinement > 0:
         copy = 4 * n * dims if parts.preprocess is not None else 0
         stages["refined class means"] = copy + MOST_BYTES
+    if parts.unsettled is not None:
+        stages |= _settling_bytes(stages, parts, n, D, dims)
     vectors = retrieval_bytes(index, n, D)
     stages = {stage: size + vectors for stage, size in stages.items()}
     if parts.preprocess is None:
@@ -168,6 +172,20 @@ def check_classifier(X: Any, parts: Any, index: Any, ready_lists: bool) -> None:
             "Preprocess().fit(X).transform(X, out=...), and fit on that"
         )
     memory.check(f"SoftVotingKNN on {n} rows of {D} columns", stages, advice)
+
+
+def _settling_bytes(stages: Stages, parts: Any, n: int, D: int, dims: int) -> Stages:
+    """What holding rows out of a choice on a sample adds: copies of rows, plain neighbours."""
+    more: Stages = {}
+    if parts.preprocess is not None and may_learn_from_labels(parts.preprocess):
+        more["preprocessing"] = stages["preprocessing"] + 4 * min(n, FITTED_ROWS) * D
+    if parts.unsettled.plain:
+        database = 4 * n * dims if parts.preprocess is not None else 0
+        lists = LIST_BYTES * n * parts.n_neighbors
+        asked = int(parts.unsettled.held.sum())
+        search = search_bytes(n, D, parts.n_neighbors, "exact", asked)
+        more["plain neighbours"] = database + lists + min(4 * n * D, MAX_PLAIN_COPY) + search
+    return more
 
 
 def with_preparation(stages: Stages, rows: int, columns: int, kept: bool) -> Stages:

@@ -27,14 +27,12 @@ from nearkin.voting.class_means import class_means
 from nearkin.voting.csls import matrix_for_csls, mean_similarity
 from nearkin.voting.database import refined, store
 from nearkin.voting.novelty import threshold
-from nearkin.voting.parts import Unsettled
+from nearkin.voting.parts import MAX_PLAIN_COPY, Unsettled
 from nearkin.voting.scores import class_scores, local_distances, voter_novelty, voter_scores
 from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
 Lists = NDArray[np.int32]
-
-MAX_COPY = 2 << 30  # bytes of rows that are copied for plain neighbours
 
 
 class Settled(NamedTuple):
@@ -149,7 +147,7 @@ def _contenders(
 def _fits(rows: Any, preprocess: Any) -> bool:
     """Whether plain neighbours need no large copy of the rows."""
     as_they_are = preprocess is None and not sparse.issparse(rows) and rows.dtype == np.float32
-    return as_they_are or 4 * float(rows.shape[0]) * rows.shape[1] <= MAX_COPY
+    return as_they_are or 4 * float(rows.shape[0]) * rows.shape[1] <= MAX_PLAIN_COPY
 
 
 def _plain(model: Any, rows: Any, preprocess: Any) -> Any:

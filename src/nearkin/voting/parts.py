@@ -18,6 +18,7 @@ from nearkin.voting.votes import Vote
 Array = NDArray[np.float32]
 
 SHORTLIST = 50  # rows, unless another number is given or chosen
+MAX_PLAIN_COPY = 2 << 30  # bytes of rows that are copied to try plain neighbours
 
 
 class Unsettled(NamedTuple):
