@@ -6,7 +6,8 @@ own and shares the rows; --neighbors ends after the lists. Rows are made up (`ma
 how); their difficulty is the accuracy of plain kNN. Each line: seconds, those of CPU (without
 worker processes), peak of the process's own memory (pages of mapped files are not counted), and
 what came of it. Learning is timed with what is printed beside it: order of the rows, precision;
-``--variants`` names others.
+``--variants`` names others. ``--choose`` compares ``SoftVotingKNN()`` with a fit of the settings
+that it chose.
 """
 
 import argparse
@@ -17,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 import machine
 from made_up import World
-from nearkin import SLDE, SLNE, Execution
+from nearkin import SLDE, SLNE, Execution, SoftVotingKNN
 from nearkin.app.memory_watch import MemoryWatch, release_memory
 from nearkin.io.atomic import atomic_write
 from nearkin.native.listed_scores import pair_scores
@@ -149,6 +151,23 @@ def hashing(X: Any, k: int, sample: int) -> None:
              lambda found: f"recall {recall(part, found, sample=200):.3f}")  # fmt: skip
 
 
+def choosing(work: Path, X: Any, y: Any, Q: Any, truth: Any) -> None:
+    """A fit that chooses everything, and one that knows what was chosen."""
+
+    def accuracy(model: SoftVotingKNN) -> str:
+        return f"accuracy {model.score(Q, truth):.4f}"
+
+    model = SoftVotingKNN(random_state=0)
+    told("SoftVotingKNN()", lambda: model.fit(X, y, folder=work / "chosen"), accuracy)
+    print(model.report_)
+    known = SoftVotingKNN(
+        None if model.similarity_ is None else clone(model.similarity_),
+        preprocess=None if model.preprocess_ is None else clone(model.preprocess_),
+        n_neighbors=model.n_neighbors_, vote=model.vote_, random_state=0,
+    )  # fmt: skip
+    told("the same settings, given", lambda: known.fit(X, y, folder=work / "known"), accuracy)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True, help="folder for rows, lists, graph")
@@ -164,6 +183,7 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[BEST], metavar="NAME",
                         help="of SL-NE: " + "; ".join(VARIANTS))  # fmt: skip
     parser.add_argument("--neighbors", action="store_true", help="end after the lists")
+    parser.add_argument("--choose", action="store_true", help="only time SoftVotingKNN()")
     parser.add_argument("--hashing", type=int, default=0, help="only compare indexes, on so many")
     given = parser.parse_args()
     place = given.work / f"{given.rows}x{given.dims}"
@@ -174,6 +194,9 @@ def main() -> None:
     X, y, Q, truth = told("rows", lambda: rows_of(place, given.rows, given.dims, given.classes))
     if given.hashing:
         hashing(X, min(given.k, 100), given.hashing)
+        return
+    if given.choose:
+        choosing(place, X, y, Q, truth)
         return
     lists = told(
         "neighbours",
