@@ -168,36 +168,8 @@ def choosing(work: Path, X: Any, y: Any, Q: Any, truth: Any) -> None:
     told("the same settings, given", lambda: known.fit(X, y, folder=work / "known"), accuracy)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True, help="folder for rows, lists, graph")
-    parser.add_argument("--rows", type=int, default=1_200_000)
-    parser.add_argument("--dims", type=int, default=1_000)
-    parser.add_argument("--classes", type=int, default=1_000)
-    parser.add_argument("--k", type=int, default=500)
-    parser.add_argument("--recall", type=float, default=RECALL)
-    parser.add_argument("--epochs", type=int, default=1, help="of SL-NE")
-    parser.add_argument("--members", type=int, default=10)
-    parser.add_argument("--member-epochs", type=int, default=20, help="of SL-DE, at most")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[BEST], metavar="NAME",
-                        help="of SL-NE: " + "; ".join(VARIANTS))  # fmt: skip
-    parser.add_argument("--neighbors", action="store_true", help="end after the lists")
-    parser.add_argument("--choose", action="store_true", help="only time SoftVotingKNN()")
-    parser.add_argument("--hashing", type=int, default=0, help="only compare indexes, on so many")
-    given = parser.parse_args()
-    place = given.work / f"{given.rows}x{given.dims}"
-    work = place if given.recall == RECALL else place / f"recall{given.recall:g}"
-    work.mkdir(parents=True, exist_ok=True)
-    print(machine.facts())
-    print(f"{given.rows:,} rows × {given.dims:,}, {given.classes:,} classes, k={given.k}\n")
-    X, y, Q, truth = told("rows", lambda: rows_of(place, given.rows, given.dims, given.classes))
-    if given.hashing:
-        hashing(X, min(given.k, 100), given.hashing)
-        return
-    if given.choose:
-        choosing(place, X, y, Q, truth)
-        return
+def learning(given: Any, place: Path, work: Path, X: Any, y: Any, Q: Any, truth: Any) -> None:
+    """From neighbours to votes."""
     lists = told(
         "neighbours",
         lambda: nearest(
@@ -232,6 +204,43 @@ def main() -> None:
          lambda: ensemble.fit(X, y, neighbors=hoods, folder=work / "members"),
          lambda e: members(e, given.jobs))  # fmt: skip
     judge.tell(ensemble)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True, help="folder for rows, lists, graph")
+    parser.add_argument("--rows", type=int, default=1_200_000)
+    parser.add_argument("--dims", type=int, default=1_000)
+    parser.add_argument("--classes", type=int, default=1_000)
+    parser.add_argument("--k", type=int, default=500)
+    parser.add_argument("--recall", type=float, default=RECALL)
+    parser.add_argument("--epochs", type=int, default=1, help="of SL-NE")
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument("--member-epochs", type=int, default=20, help="of SL-DE, at most")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[BEST], metavar="NAME",
+                        help="of SL-NE: " + "; ".join(VARIANTS))  # fmt: skip
+    parser.add_argument("--neighbors", action="store_true", help="end after the lists")
+    parser.add_argument("--choose", action="store_true", help="only time SoftVotingKNN()")
+    parser.add_argument("--hashing", type=int, default=0, help="only compare indexes, on so many")
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
+    place = given.work / f"{given.rows}x{given.dims}"
+    work = place if given.recall == RECALL else place / f"recall{given.recall:g}"
+    work.mkdir(parents=True, exist_ok=True)
+    print(machine.facts())
+    print(f"{given.rows:,} rows × {given.dims:,}, {given.classes:,} classes, k={given.k}\n")
+    X, y, Q, truth = told("rows", lambda: rows_of(place, given.rows, given.dims, given.classes))
+    if given.hashing:
+        hashing(X, min(given.k, 100), given.hashing)
+        return
+    if given.choose:
+        choosing(place, X, y, Q, truth)
+        return
+    learning(given, place, work, X, y, Q, truth)
 
 
 if __name__ == "__main__":
