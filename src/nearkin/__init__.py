@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Adapter": "nearkin.adapter",
+    "AllAndHardest": "nearkin.learning.sampling",
     "AllPairs": "nearkin.learning.sampling",
     "Constraint": "nearkin.learning.constraints",
     "Execution": "nearkin.learning.execution",
@@ -43,6 +44,7 @@ __all__ = [
     "SLDE",
     "SLNE",
     "Adapter",
+    "AllAndHardest",
     "AllPairs",
     "Constraint",
     "Execution",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from nearkin.learning.constraints import Constraint
     from nearkin.learning.execution import Execution
     from nearkin.learning.sampling import (
+        AllAndHardest,
         AllPairs,
         Hardest,
         RandomTarget,

@@ -46,7 +46,7 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     Parameters
     ----------
-    sampling : {"auto", "hardest", "uniform", "random_target", "all", "softmax"} or SamplingRule
+    sampling : {"auto", "hardest", "all", "all_and_hardest", "softmax", …} or SamplingRule
         Which neighbours a step pulls and pushes. ``"auto"``: ``"softmax"`` where rows outnumber
         dimensions, else ``"all"``. ``"hardest"`` is the paper's. An object sets the rule's own
         parameters: the margin b of the paper by ``Hardest(margin=0.05)``, a temperature by

@@ -35,6 +35,9 @@ def weights(rule, targets, impostors, margin, temperature, u):
     if rule == "all":
         ct, ci = (hinge > 0).sum(axis=1) / hinge.size, -(hinge > 0).sum(axis=0) / hinge.size
         return ct, ci, np.maximum(hinge, 0).mean()
+    if rule == "all_and_hardest":
+        parts = [weights(r, targets, impostors, margin, 0, 0) for r in ("all", "hardest")]
+        return tuple(a + 0.05 * h for a, h in zip(*parts))
     if rule == "uniform":
         falling = np.argsort(-impostors, kind="stable")
         pairs = [(j, m) for j in range(len(targets)) for m in falling if hinge[j, m] > 0]

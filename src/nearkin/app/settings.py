@@ -39,8 +39,8 @@ class TrainingSettings:
     """
 
     sampling: str = _option(
-        "auto", "auto, hardest, uniform, random_target, all or softmax; auto: all if there are "
-        "more columns than rows, else softmax.", "Learner",
+        "auto", "auto, hardest, uniform, random_target, all, all_and_hardest or softmax; auto: all "
+        "if there are more columns than rows, else softmax.", "Learner",
     )  # fmt: skip
     n_neighbors: int | None = _option(
         None,

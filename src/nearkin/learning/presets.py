@@ -6,7 +6,7 @@ everywhere (README, "Which rule?"). Each entry holds keyword arguments of `neark
 
 from typing import Any
 
-from nearkin.learning.sampling import AllPairs, Hardest, Softmax
+from nearkin.learning.sampling import AllAndHardest, AllPairs, Hardest, Softmax
 
 Preset = dict[str, Any]
 
@@ -22,8 +22,9 @@ CHANGES: list[list[Preset]] = [
     [{"n_neighbors": k} for k in (50, 200)],
 ]
 # … and the same for more columns than rows.
-WIDE_START: Preset = {"sampling": AllPairs(), "n_neighbors": 400, "step_size": 2.0}
+WIDE_START: Preset = {"sampling": AllAndHardest(), "n_neighbors": 400, "step_size": 2.0}
 WIDE_CHANGES: list[list[Preset]] = [
+    [{"sampling": AllPairs()}],
     [{"step_size": s} for s in (1.0, 4.0)],
     [{"n_neighbors": 1_000}],
 ]

@@ -29,9 +29,10 @@ from nearkin.native.jit import compiled
 from nearkin.validation import expect
 from nearkin.validation.parameters import ParameterGroup, Table, require
 
-RuleName = Literal["hardest", "uniform", "random_target", "all", "softmax"]
+RuleName = Literal["hardest", "uniform", "random_target", "all", "all_and_hardest", "softmax"]
 
 PAPER_MARGIN = 0.02
+HARDEST_WEIGHT = 0.05  # beside the mean of all pairs
 MAX_PAIRS = 1_000_000  # pairs of a neighbourhood up to which each is looked at; then it is sorted
 _CUSTOM = -1
 
@@ -146,6 +147,18 @@ class AllPairs(MarginRule):
 
 
 @dataclass(repr=False)
+class AllAndHardest(MarginRule):
+    """All violating pairs, and once more, with a twentieth of their weight, the hardest of them.
+
+    Where columns outnumber rows it is better than either alone: few pairs violate the margin soon,
+    and their mean hardly moves M any more.
+    """
+
+    code: ClassVar[int] = 5
+    default_step: ClassVar[float] = 2.0
+
+
+@dataclass(repr=False)
 class Softmax(SamplingRule):
     """Neighbourhood components analysis inside the neighbourhood; has no margin."""
 
@@ -170,6 +183,7 @@ RULES: dict[str, type[SamplingRule]] = {
     "uniform": Uniform,
     "random_target": RandomTarget,
     "all": AllPairs,
+    "all_and_hardest": AllAndHardest,
     "softmax": Softmax,
 }
 
@@ -247,6 +261,8 @@ def apply_rule(rule, scores, n_targets, parameter, u, c):  # type: ignore[no-unt
         return _all(scores, n_targets, parameter, c)
     if code == 4:
         return _softmax(scores, n_targets, parameter, c)
+    if code == 5:
+        return _all_and_hardest(scores, n_targets, parameter, c)
     return _call_custom(address, scores, n_targets, parameter, u, c)
 
 
@@ -311,6 +327,19 @@ def _all(scores, n_targets, margin, c):  # type: ignore[no-untyped-def]
             loss += c[m] * margin
     c /= np.float32(pairs)
     return max(loss / pairs, 0.0)
+
+
+@_jit
+def _all_and_hardest(scores, n_targets, margin, c):  # type: ignore[no-untyped-def]
+    """The same, and the hardest pair."""
+    loss = _all(scores, n_targets, margin, c)
+    target, impostor = np.argmin(scores[:n_targets]), _hardest(scores, n_targets)
+    violation = margin - scores[target] + scores[impostor]
+    if violation <= 0:
+        return loss
+    c[target] += np.float32(HARDEST_WEIGHT)
+    c[impostor] -= np.float32(HARDEST_WEIGHT)
+    return loss + HARDEST_WEIGHT * violation
 
 
 @_jit
