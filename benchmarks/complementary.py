@@ -12,6 +12,7 @@ held-out rows are judged. CPU seconds are those of the fit, without its lists.
 import time
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,8 @@ from nearkin.neighbors import nearest
 
 VOTERS, TEMPERATURES = 50, (0.02, 0.05, 0.1, 0.2, 0.5)
 JUDGED, AT_ONCE = 2_000, 250
-WAYS = [
-    (projection, coupling)
-    for projection in ("pca", "strided", "discriminant", "random", "orthonormal")
-    for coupling in ("none", "start", "boosted")
-]
+PROJECTIONS = ("pca", "strided", "discriminant", "random", "orthonormal")
+COUPLINGS = ("none", "start", "boosted")
 SETTLED = ("pca", "start")
 
 
@@ -151,7 +149,8 @@ def compare(arguments, n=10):
               f"{epochs} epochs; {len(judged):,} held-out rows", flush=True)  # fmt: skip
         temperature = {}
         rivals = {"raw cosine": chosen.cosine, "SL-NE": partial(chosen.learned, _single(epochs))}
-        rivals |= {way: partial(chosen.learned, ensemble(way, n, epochs)) for way in WAYS}
+        ways = product(arguments.projections, arguments.couplings)
+        rivals |= {way: partial(chosen.learned, ensemble(way, n, epochs)) for way in ways}
         for way, measure in rivals.items():
             accuracies, precision = measure()
             temperature[way] = int(accuracies.argmax())
