@@ -2,8 +2,8 @@
 
 Each is a d×D matrix. They are linear, without centring or renormalising, so that the ensemble
 collapses to one matrix Σ PᵀMP. Blocks of directions, of the rows or at random, are left unscaled,
-random matrices of independent rows keep lengths on average. Random ones are described by their seed and made when they are needed:
-two hundred of them would not fit in memory.
+random matrices of independent rows keep lengths on average. Random ones are described by their seed
+and made when they are needed: two hundred of them would not fit in memory.
 """
 
 from collections.abc import Callable, Sequence
