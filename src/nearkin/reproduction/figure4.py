@@ -8,8 +8,9 @@ The paper: accuracy grows with the ensemble to a bound that the dimension sets; 
 dimension without loss. Random projections to 20 … 1,000 dimensions, members learned apart:
 ``hardest`` at the paper's settings, with its Retrieval and vote; and ``softmax`` on half-whitened
 rows, 400 neighbours, votes = similarity⁴. The paper does not say how its random projections are
-drawn: here they are blocks of random rotations, which on held-out training images are better than
-independent Gaussian matrices (``benchmarks/random_projections.py``). Beyond the paper, in a note:
+drawn: here they are blocks of random rotations, which with ``hardest`` were better on held-out
+training images than independent Gaussian matrices (``docs/performance.md``, "SL-DE"; with
+``softmax`` there is no clear difference). Beyond the paper, in a note:
 members of the second largest dimension in Gaussian projections and in projections that are learned.
 """
 
