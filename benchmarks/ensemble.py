@@ -192,6 +192,10 @@ if __name__ == "__main__":
     )
     parser.add_argument("--network", type=Path, help="ONNX encoder, for projections")
     parser.add_argument("--rows", type=int, default=50_000, help="made-up rows, 50 a class")
+    parser.add_argument("--epochs", type=int, default=5, help="of members, for projections")
+    for name in ("projections", "couplings"):
+        known = getattr(complementary, name.upper())
+        parser.add_argument(f"--{name}", nargs="*", choices=known, default=known)
     parser.add_argument("--sets", nargs="*", help="data sets of the projections, all if left out")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)

@@ -54,8 +54,10 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
             list of (d, D) matrices
         Principal directions in consecutive blocks (``"pca"``) or distributed in turn, so
         that members hold about the same variance (``"strided"``); directions that separate
-        classes, then principal ones, distributed in turn (``"discriminant"``); random matrices;
-        half of the members PCA blocks, half random (``"mixed"``).
+        classes, then principal ones, distributed in turn (``"discriminant"``); blocks of random
+        rotations, one rotation after the other, so that together members miss no direction
+        (``"orthonormal"``); random matrices of independent entries, Gaussian (``"random"``) or
+        mostly zero (``"sparse"``); half of the members PCA blocks, half random (``"mixed"``).
     n_members : int, optional
         Size of the ensemble, N_E; with blocks of directions at most the number of columns. Left
         out: ten, or fewer where these would have less than 64 columns each.

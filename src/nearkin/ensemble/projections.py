@@ -1,9 +1,9 @@
 """Projections P_n of the ensemble: blocks of directions of the rows, random or given matrices.
 
 Each is a d×D matrix. They are linear, without centring or renormalising, so that the ensemble
-collapses to one matrix Σ PᵀMP. Blocks of directions are left unscaled, random matrices
-keep lengths on average. Random ones are described by their seed and made when they are needed:
-two hundred of them would not fit in memory.
+collapses to one matrix Σ PᵀMP. Blocks of directions, of the rows or at random, are left unscaled,
+random matrices of independent rows keep lengths on average. Random ones are described by their seed
+and made when they are needed: two hundred of them would not fit in memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.ensemble.directions import consecutive, discriminant, principal, strided
-from nearkin.native.blas import serial_blas
+from nearkin.ensemble.rotations import stacked_rows
 from nearkin.validation import expect
 from nearkin.validation.caller import warn_caller
 from nearkin.validation.parameters import checked
@@ -65,14 +65,17 @@ class Fixed:
 class Random:
     """A random matrix, remade from its seed.
 
-    ``random``: Gaussian entries of variance 1/d; ``orthonormal``: orthonormal rows times √(D/d);
-    ``sparse``: ±√(3/d) with probability 1/6 each, else zero (Achlioptas).
+    ``random``: Gaussian entries of variance 1/d; ``sparse``: ±√(3/d) with probability 1/6 each,
+    else zero (Achlioptas); ``orthonormal``: rows of random rotations, from row `first` of an
+    endless stack of them, unscaled. Members that share a seed and take its rows in turn miss no
+    direction: over whole rotations Σ PᵀP is a multiple of the identity.
     """
 
     kind: str
     d: int
     D: int
     seed: int
+    first: int = 0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,16 +84,14 @@ class Random:
 
     def matrix(self) -> Array:
         """The d×D matrix."""
+        if self.kind == "orthonormal":
+            return stacked_rows(self.D, self.seed, self.first, self.d)
         rng = np.random.default_rng(self.seed)
         if self.kind == "sparse":
             sides = rng.integers(6, size=(self.d, self.D))  # 0: minus, 1: plus, others: nothing
             signs = (sides == 1).astype(np.float32) - (sides == 0)
             return signs * np.float32(np.sqrt(3 / self.d))
         P = rng.standard_normal((self.d, self.D), dtype=np.float32)
-        if self.kind == "orthonormal":
-            with serial_blas():  # the same bits on any number of threads
-                columns = np.linalg.qr(P.T)[0]
-            return np.ascontiguousarray(columns.T) * np.float32(np.sqrt(self.D / self.d))
         return P / np.float32(np.sqrt(self.d))
 
 
@@ -158,8 +159,15 @@ def make_projections(
     blocks = min(n_members // 2, D // d) if projection == "mixed" else 0
     made, energies = _by_directions("pca", X, blocks, d, rng) if blocks else ([], [])
     random_kind = "random" if projection == "mixed" else projection
-    seeds = rng.integers(2**63, size=n_members - blocks)
-    return [*made, *(Random(random_kind, d, D, int(seed)) for seed in seeds)], energies
+    return [*made, *_random(random_kind, n_members - blocks, d, D, rng)], energies
+
+
+def _random(kind: str, members: int, d: int, D: int, rng: np.random.Generator) -> list[Random]:
+    """Random matrices that have nothing in common, or blocks of the same rotations."""
+    seeds = [int(seed) for seed in rng.integers(2**63, size=members)]
+    if kind == "orthonormal":
+        return [Random(kind, d, D, seeds[0], n * d) for n in range(members)]
+    return [Random(kind, d, D, seed) for seed in seeds]
 
 
 def _sizes(kind: str, D: int, n_members: int, n_components: int | None) -> tuple[int, int]:
