@@ -62,7 +62,6 @@ HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, 3_000
 EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
 NEIGHBORS = 100
-MOST_NEIGHBORS = max(change.get("n_neighbors", 0) for group in CHANGES for change in group)
 KEPT_BYTES = 192 << 20  # of prepared rows that are kept beside those in use
 # What makes a vote one of its neighbours alone, to which the rest is chosen again.
 _NEIGHBORS_ALONE: dict[str, Any] = {"hyperplane_weight": 0.0, "class_weight": 0.0, "smoothing": 0.0}
@@ -132,7 +131,6 @@ class Search:
     wide: bool  # more columns than rows, of all rows
     n_rows: int  # of which this is a sample
     trials: list[dict[str, Any]] = field(default_factory=list)
-    last: bool = True  # whether learners are chosen on this sample, with more or fewer neighbours
 
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
@@ -222,13 +220,15 @@ class Search:
         prepared = self._prepare(best.preprocess, max(wanted, *lengths))
         with _quiet(), serial_blas():
             matrices = best.matrices or each_alone(partial(self._matrix, best), prepared)
+        pairs = list(zip(prepared, matrices))
+        whole = join(each_alone(lambda pair: pair[0].ballot(pair[1], csls=True), pairs))
         for k in (k for k in lengths if k <= prepared[0].near.shape[1]):
-            part = self._ballot(prepared, matrices, k)
+            part = _shortened(whole, prepared, k)
             kinds = [v for v in candidates(part.scores) if v.kind in ("softmax", "top", "power")]
             among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
             best = max(best, self._judge(part, best.preprocess, best.learner, best.epochs, among),
                        key=_score)  # fmt: skip
-        ballot = self._ballot(prepared, matrices, best.n_neighbors)
+        ballot = _shortened(whole, prepared, best.n_neighbors)
         best = self._refined(best, ballot, prepared, matrices)
         limit = threshold(ballot.novelty())
         return self._record(replace(best, novelty_threshold=limit, matrices=None), began)
@@ -260,16 +260,11 @@ class Search:
         model = best.similarity(self.seed)
         if model is None:
             return None
-        lists = prepared.lists[:, : model.n_neighbors]
-        model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
+        graph = prepared.graphs.graph(model.n_neighbors)
+        model.fit(prepared.rows, prepared.split.labels, neighbors=graph)
         if model.interrupted_:
             raise KeyboardInterrupt
         return model.matrix_
-
-    def _ballot(self, prepared: list[Prepared], matrices: Sequence[Any], k: int) -> Ballot:
-        """What votes on all held-out rows with a shortlist of `k`, and what CSLS needs."""
-        pairs = list(zip(prepared, matrices))
-        return join(each_alone(lambda pair: pair[0].truncated(k).ballot(pair[1], csls=True), pairs))
 
     def _prepare(self, preprocess: Any, k: int = NEIGHBORS) -> list[Prepared]:
         """All splits under a preprocessing, with the `k` nearest rows.
@@ -281,9 +276,8 @@ class Search:
         kept = self._prepared.pop(name, [])
         if not kept or kept[0].length < k:
             self._forget_oldest()
-            most = max(k, MOST_NEIGHBORS) if self.last and not self.wide else k
             with serial_blas():
-                kept = each_alone(lambda s: s.prepare(preprocess, most), self.splits)
+                kept = each_alone(lambda s: s.prepare(preprocess, k), self.splits)
         self._prepared[name] = kept
         return [prepared.truncated(k) for prepared in kept]
 
@@ -314,9 +308,9 @@ class Search:
             random_state=self.seed,
             execution=Execution(callback=evaluate if curve else None),
         )
-        lists = prepared.lists[:, : learner["n_neighbors"]]
+        graph = prepared.graphs.graph(learner["n_neighbors"])
         with suppress(FloatingPointError):
-            model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
+            model.fit(prepared.rows, prepared.split.labels, neighbors=graph)
             if model.interrupted_:
                 raise KeyboardInterrupt
             if not curve:
@@ -411,10 +405,9 @@ def select(
         single = len(labels) <= ONE_SAMPLE * options.effort * most
         most, held_out = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
         first = _search(rows, labels, groups, options, seed, most, held_out, trials)
-        first.last = single
         plain, starts = best_starts(first, preprocess)
         second, contends = first, first.contends(plain, first.best(starts))
-        if not first.last:
+        if not single:
             columns = first.columns(first.best(starts).preprocess)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
             second = _search(rows, labels, groups, options, seed, most, SECOND_HELD_OUT, trials)
@@ -451,6 +444,14 @@ class _quiet(warnings.catch_warnings):
         warnings.simplefilter("ignore", ConvergenceWarning)  # nothing to learn
         warnings.filterwarnings("ignore", "interrupted in epoch")  # nothing of it is kept
         return log
+
+
+def _shortened(ballot: Ballot, prepared: list[Prepared], k: int) -> Ballot:
+    """The ballot with the first `k` voters of each held-out row."""
+    if ballot.distances is None:
+        return ballot.truncated(k)
+    distances = each_alone(lambda p: p.truncated(k).distances(), prepared)
+    return replace(ballot.truncated(k), distances=np.concatenate(distances))
 
 
 def _score(candidate: Candidate) -> float:
