@@ -36,6 +36,7 @@ MAX_UNREDUCED = 10_000
 # Random features approximate a Gaussian kernel well only in few dimensions; beside linear ones
 # they help in more, where rows are many.
 MAX_FOURIER, MAX_BESIDE = 64, 128
+LEAST_FEATURES, MOST_FEATURES = 50, 400  # of them; a quarter of the rows to learn from in between
 
 
 class Starts:
@@ -107,12 +108,24 @@ class Starts:
             return []
         return [self._waves(best, BANDWIDTH_BESIDE, LINEAR)]
 
+    def finer(self, best: Any) -> Any:
+        """The start with all the random features that so many rows deserve.
+
+        Half of them rank starts and learners alike, at a quarter of the cost.
+        """
+        if not isinstance(best, FourierFeatures):
+            return best
+        return clone(best).set_params(n_features=max(best.n_features, self._features))
+
     def _waves(self, best: Any, bandwidth: float, linear: float) -> FourierFeatures:
-        n = int(np.clip(self.kept // 4, 50, 400))
-        before = clone(best).set_params(unit_length=False)
+        before, n = clone(best).set_params(unit_length=False), self._features // 2
         return FourierFeatures(
             before, n_features=n, bandwidth=bandwidth, linear=linear, random_state=self.seed
         )
+
+    @property
+    def _features(self) -> int:
+        return int(np.clip(self.kept // 4, LEAST_FEATURES, MOST_FEATURES))
 
 
 def _smallest(rows: Any) -> float:

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,7 +38,13 @@ from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Array, Labels, Prepared, Split
-from nearkin.selection.stages import FINAL_EPOCHS, best_learner, best_starts, starts_on_more_rows
+from nearkin.selection.stages import (
+    FINAL_EPOCHS,
+    best_learner,
+    best_starts,
+    starts_again,
+    with_all_rows,
+)
 from nearkin.slne import SLNE
 from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import (
@@ -57,11 +64,11 @@ UNSETTLED, SETTLED_ON = 1.5, 3_000  # with so many times the rows of a sample; r
 ONE_SAMPLE = 1.25  # with at most so many times the rows of the first sample, there is no second
 FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
-# Rows to judge on: where one sample serves for all, of the first of two, of the second.
-HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, 3_000
+FIRST_HELD_OUT, HELD_OUT = 1_250, 2_000  # rows to judge starts on, and the rest
 EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
 NEIGHBORS = 100
+MOST_COPIED = 1 << 29  # bytes of all rows, to judge plain neighbours among them
 KEPT_BYTES = 192 << 20  # of prepared rows that are kept beside those in use
 # What makes a vote one of its neighbours alone, to which the rest is chosen again.
 _NEIGHBORS_ALONE: dict[str, Any] = {"hyperplane_weight": 0.0, "class_weight": 0.0, "smoothing": 0.0}
@@ -130,6 +137,7 @@ class Search:
     held_out: int
     wide: bool  # more columns than rows, of all rows
     n_rows: int  # of which this is a sample
+    at: NDArray[np.int64]  # their numbers
     trials: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -145,6 +153,7 @@ class Search:
             masks = masks[:2]
         wanted = self.n_classes, self.options.for_index
         self.splits = [Split(self.rows, self.labels, held, *wanted) for held in masks]
+        self.asked = self.at[masks[0]]  # the held-out rows of the first
         self._prepared: dict[str, list[Prepared]] = {}
 
     @property
@@ -174,7 +183,7 @@ class Search:
     def columns(self, preprocess: Any) -> int:
         """Columns that a start's cost goes by, as far as its parameters tell."""
         if isinstance(preprocess, FourierFeatures):  # half of them: it wants many rows
-            return int(preprocess.n_features)
+            return int(self.starts.finer(preprocess).n_features)
         return int(getattr(preprocess, "n_components", None) or self.rows.shape[1])
 
     def plain(self, preprocess: Any) -> Candidate:
@@ -203,13 +212,35 @@ class Search:
             return self.plain(preprocess)
         return self._record(max(tried, key=_score), began)
 
+    def among_all(self, rows: Any, labels: Labels) -> "Search":
+        """The held-out rows of the first split, with all other rows to vote on them."""
+        held = np.isin(np.arange(len(labels)), self.asked)
+        whole = copy(self)
+        whole.splits, whole._prepared = [Split(rows, labels, held, int(labels.max()) + 1)], {}
+        return whole
+
+    def among_more(self, candidate: Candidate, more: "Search") -> Candidate:
+        """What a candidate has learned on the first split, with more rows to vote."""
+        began = time.perf_counter()
+        known = self._prepare(candidate.preprocess)
+        matrix = self._matrices(candidate, known)[0]
+        (prepared,) = more._prepare(known[0].preprocess)
+        learned = candidate.preprocess, candidate.learner, candidate.epochs
+        return more._record(more._judge(prepared.ballot(matrix), *learned), began)
+
     def best(self, tried: Iterable[Candidate]) -> Candidate:
         """The first of the best."""
         return max(tried, key=_score)
 
-    def contends(self, candidate: Candidate, best: Candidate) -> bool:
-        """Whether a candidate might be the best one on more rows."""
-        limit = HOPELESS if self.options.scoring == "classification" else np.inf
+    def grows(self, preprocess: Any) -> bool:
+        """Whether all rows are so many more that neighbours are to be judged among them."""
+        many = self.n_rows >= UNSETTLED * len(self.labels) and not self.options.for_index
+        columns = max(self.rows.shape[1], self._prepare(preprocess)[0].rows.shape[1])
+        return many and 4 * self.n_rows * columns <= MOST_COPIED
+
+    def contends(self, candidate: Candidate, best: Candidate, behind: float = HOPELESS) -> bool:
+        """Whether a candidate, not too far behind, might be the best one on more rows."""
+        limit = behind if self.options.scoring == "classification" else np.inf
         return best.score - candidate.score < limit
 
     def finish(self, best: Candidate) -> Candidate:
@@ -218,8 +249,7 @@ class Search:
         lengths = SHORTLISTS + (LONG_SHORTLISTS if self.wide else ())
         wanted = NEIGHBORS if best.learner is None else max(NEIGHBORS, best.learner["n_neighbors"])
         prepared = self._prepare(best.preprocess, max(wanted, *lengths))
-        with _quiet(), serial_blas():
-            matrices = best.matrices or each_alone(partial(self._matrix, best), prepared)
+        matrices = self._matrices(best, prepared)
         pairs = list(zip(prepared, matrices))
         whole = join(each_alone(lambda pair: pair[0].ballot(pair[1], csls=True), pairs))
         for k in (k for k in lengths if k <= prepared[0].near.shape[1]):
@@ -255,6 +285,11 @@ class Search:
         again = replace(again, chosen=again.chosen._replace(vote=vote))
         return self.best([best, again])
 
+    def _matrices(self, best: Candidate, prepared: list[Prepared]) -> Sequence[Array | None]:
+        """M of a candidate on each split."""
+        with _quiet(), serial_blas():
+            return best.matrices or each_alone(partial(self._matrix, best), prepared)
+
     def _matrix(self, best: Candidate, prepared: Prepared) -> Array | None:
         """M of a candidate on one split."""
         model = best.similarity(self.seed)
@@ -274,12 +309,14 @@ class Search:
         """
         name = repr(preprocess)
         kept = self._prepared.pop(name, [])
-        if not kept or kept[0].length < k:
-            self._forget_oldest()
-            with serial_blas():
+        with serial_blas():
+            if not kept:
+                self._forget_oldest()
                 kept = each_alone(lambda s: s.prepare(preprocess, k), self.splits)
-        self._prepared[name] = kept
-        return [prepared.truncated(k) for prepared in kept]
+            wanted = each_alone(lambda p: p.of_length(k), kept)
+        longer = [max(pair, key=lambda p: p.near.shape[1]) for pair in zip(kept, wanted)]
+        self._prepared[name] = longer
+        return wanted
 
     def _forget_oldest(self) -> None:
         """Forget what was prepared first, until little is kept."""
@@ -403,21 +440,27 @@ def select(
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
         single = len(labels) <= ONE_SAMPLE * options.effort * most
-        most, held_out = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
-        first = _search(rows, labels, groups, options, seed, most, held_out, trials)
+        most = np.inf if single else most
+        first = _search(rows, labels, groups, options, seed, most, FIRST_HELD_OUT, trials)
         plain, starts = best_starts(first, preprocess)
-        second, contends = first, first.contends(plain, first.best(starts))
+        contends = first.contends(plain, first.best(starts))
         if not single:
             columns = first.columns(first.best(starts).preprocess)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
-            second = _search(rows, labels, groups, options, seed, most, SECOND_HELD_OUT, trials)
-            starts = starts_on_more_rows(second, starts)
+        second = _search(rows, labels, groups, options, seed, most, HELD_OUT, trials)
+        if single and len(second.splits) == len(first.splits):
+            second = first
+        else:
+            starts = starts_again(second, starts, more_rows=not single)
         best = best_learner(second, starts)
         if second is not first:
             plain = second.plain(plain.preprocess) if contends else best
-        best = second.finish(second.best([plain, best]))
+        best = second.best([plain, best])
         spaces = first.starts.plain() if isinstance(preprocess, str) else [preprocess]
-        return Choice(best, trials, spaces if contends else [], len(second.labels))
+        spaces = spaces if contends else []
+        if spaces and best.learner is not None and second.grows(best.preprocess):
+            best, spaces = with_all_rows(second, second.among_all(rows, labels), best, spaces)
+        return Choice(second.finish(best), trials, spaces, len(second.labels))
     except BaseException as stopped:
         if not isinstance(stopped, Exception):  # Ctrl-C, in whatever form
             stopped.add_note(summary(trials, options.scoring))
@@ -432,8 +475,8 @@ def _search(
     chosen = draw_sample(labels, groups, int(min(options.effort * most, len(labels))), seed)
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
-    wide = rows.shape[1] >= len(labels)
-    return Search(rows[chosen], own_labels, own, options, seed, held_out, wide, len(labels), trials)
+    shape = rows.shape[1] >= len(labels), len(labels)
+    return Search(rows[chosen], own_labels, own, options, seed, held_out, *shape, chosen, trials)
 
 
 class _quiet(warnings.catch_warnings):
@@ -450,7 +493,7 @@ def _shortened(ballot: Ballot, prepared: list[Prepared], k: int) -> Ballot:
     """The ballot with the first `k` voters of each held-out row."""
     if ballot.distances is None:
         return ballot.truncated(k)
-    distances = each_alone(lambda p: p.truncated(k).distances(), prepared)
+    distances = each_alone(lambda p: p.of_length(k).distances(), prepared)
     return replace(ballot.truncated(k), distances=np.concatenate(distances))
 
 

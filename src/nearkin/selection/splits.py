@@ -47,10 +47,7 @@ class Split:
 
     def prepare(self, preprocess: Any, k: int) -> "Prepared":
         """Both kinds of rows under a preprocessing, with the `k` nearest of the rows to learn."""
-        if preprocess is None:
-            return Prepared(self, _float32(self.kept), _float32(self.queries), k)
-        fitted = self._fitted(preprocess)
-        return Prepared(self, applied(fitted, self.kept), applied(fitted, self.queries), k)
+        return Prepared(self, None if preprocess is None else self._fitted(preprocess), k)
 
     def _fitted(self, preprocess: Any) -> Any:
         """The preprocessing, fitted; principal directions are computed once for all users."""
@@ -67,7 +64,9 @@ class Split:
         return known.truncated(n).set_params(**preprocess.get_params())
 
 
-def _float32(rows: Any) -> Array:
+def _prepared(preprocess: Any, rows: Any) -> Array:
+    if preprocess is not None:
+        return applied(preprocess, rows)
     return np.ascontiguousarray(rows.toarray() if hasattr(rows, "toarray") else rows, np.float32)
 
 
@@ -100,22 +99,28 @@ class Graphs:
 class Prepared:
     """Prepared rows of a split, their neighbours, and those of the held-out rows."""
 
-    def __init__(self, split: Split, rows: Array, queries: Array, k: int) -> None:
-        self.split, self.rows, self.queries, self.length = split, rows, queries, k
-        index = NeighborIndex(rows)
-        self.graphs = Graphs(index, split.labels)
-        self.near = index.nearest(min(k, len(rows)), queries)[1]
+    def __init__(self, split: Split, preprocess: Any, k: int) -> None:
+        self.split, self.preprocess = split, preprocess
+        self.rows = rows = _prepared(preprocess, split.kept)
+        self.queries = _prepared(preprocess, split.queries)
+        self.index = NeighborIndex(rows)
+        self.graphs = Graphs(self.index, split.labels)
+        self.near = self._nearest(k)
         self.means = class_means(rows, split.labels, split.n_classes)
         self.absent = np.bincount(split.labels, minlength=split.n_classes) == 0
         self._distances: dict[int, Array] = {}  # by the length of the shortlist
 
-    def truncated(self, k: int) -> "Prepared":
-        """The same with the first `k` neighbours of the held-out rows only."""
-        if k >= self.near.shape[1]:
+    def of_length(self, k: int) -> "Prepared":
+        """The same with the `k` nearest of each held-out row, as far as there are so many."""
+        k = min(k, len(self.rows))
+        if k == self.near.shape[1]:
             return self
-        shorter = copy(self)
-        shorter.near = np.ascontiguousarray(self.near[:, :k])
-        return shorter
+        other, shorter = copy(self), k < self.near.shape[1]
+        other.near = np.ascontiguousarray(self.near[:, :k]) if shorter else self._nearest(k)
+        return other
+
+    def _nearest(self, k: int) -> Lists:
+        return self.index.nearest(min(k, len(self.rows)), self.queries)[1]
 
     def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
         """What votes on the held-out rows under a matrix; without one, plain neighbours."""
