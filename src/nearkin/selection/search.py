@@ -1,7 +1,7 @@
 """The search: candidates in groups, each judged by the votes on held-out rows.
 
-Starts are compared on a small sample with one learner, the best of them again on a larger one,
-where the learner and the vote are chosen, too (successive halving). Sample sizes and candidates
+Starts are compared on a small sample with one learner, the best of them again on more rows, where
+the learner and the vote are chosen, too (successive halving). Sample sizes and candidates
 follow from the shape of the data alone, never from the clock: the same seed chooses the same.
 """
 
@@ -114,7 +114,7 @@ class Candidate:
 
 
 class Choice(NamedTuple):
-    """The best candidate, all that were tried, and on how many rows.
+    """The best candidate, all that were tried, and whether all rows may leave it as it is.
 
     `plain` are the preprocessings of which plain neighbours contend.
     """
@@ -122,7 +122,7 @@ class Choice(NamedTuple):
     best: Candidate
     trials: list[dict[str, Any]]
     plain: list[Any]
-    sample: int
+    settled: bool
 
 
 @dataclass
@@ -214,7 +214,8 @@ class Search:
 
     def among_all(self, rows: Any, labels: Labels) -> "Search":
         """The held-out rows of the first split, with all other rows to vote on them."""
-        held = np.isin(np.arange(len(labels)), self.asked)
+        held = np.zeros(len(labels), bool)
+        held[self.asked] = True
         whole = copy(self)
         whole.splits, whole._prepared = [Split(rows, labels, held, int(labels.max()) + 1)], {}
         return whole
@@ -232,11 +233,15 @@ class Search:
         """The first of the best."""
         return max(tried, key=_score)
 
-    def grows(self, preprocess: Any) -> bool:
-        """Whether all rows are so many more that neighbours are to be judged among them."""
-        many = self.n_rows >= UNSETTLED * len(self.labels) and not self.options.for_index
+    @property
+    def is_small(self) -> bool:
+        """Whether all rows are so many more that neighbours among them are others."""
+        return not self.options.for_index and self.n_rows >= UNSETTLED * len(self.labels)
+
+    def affords_all(self, preprocess: Any) -> bool:
+        """Whether there are many more rows than these, yet not too many to prepare them all."""
         columns = max(self.rows.shape[1], self._prepare(preprocess)[0].rows.shape[1])
-        return many and 4 * self.n_rows * columns <= MOST_COPIED
+        return self.is_small and 4 * self.n_rows * columns <= MOST_COPIED
 
     def contends(self, candidate: Candidate, best: Candidate, behind: float = HOPELESS) -> bool:
         """Whether a candidate, not too far behind, might be the best one on more rows."""
@@ -403,13 +408,13 @@ def select_parts(
         given = None if isinstance(preprocess, str) else preprocess
         return Parts(None, given, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
     codes = _group_codes(groups, len(labels))
-    best, trials, plain, sample = select(rows, labels, codes, options, seed, preprocess)
+    best, trials, plain, settled = select(rows, labels, codes, options, seed, preprocess)
     similarity = best.similarity(seed)
     if similarity is not None:
         similarity.n_neighbors = min(similarity.n_neighbors, len(labels) - 1)
     chosen = best.chosen.vote
     parts = Parts(similarity, best.preprocess, best.n_neighbors, chosen, best.novelty_threshold)
-    if len(labels) < UNSETTLED * sample or options.for_index:
+    if settled:
         return parts, trials
     held = draw_splits(labels, codes, seed, min(SETTLED_ON, len(labels) // 10))[0]
     return parts._replace(unsettled=Unsettled(held, plain, options.scoring)), trials
@@ -437,17 +442,16 @@ def select(
     """The best candidate for these rows."""
     trials: list[dict[str, Any]] = []
     try:
+        draw = partial(_search, rows, labels, groups, options, seed, trials)
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
         single = len(labels) <= ONE_SAMPLE * options.effort * most
-        most = np.inf if single else most
-        first = _search(rows, labels, groups, options, seed, most, FIRST_HELD_OUT, trials)
+        first = draw(np.inf if single else most, FIRST_HELD_OUT)
         plain, starts = best_starts(first, preprocess)
         contends = first.contends(plain, first.best(starts))
-        if not single:
-            columns = first.columns(first.best(starts).preprocess)
-            most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
-        second = _search(rows, labels, groups, options, seed, most, HELD_OUT, trials)
+        columns = first.columns(first.best(starts).preprocess)
+        most = np.inf if single else np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
+        second = draw(most, HELD_OUT)
         if single and len(second.splits) == len(first.splits):
             second = first
         else:
@@ -458,9 +462,9 @@ def select(
         best = second.best([plain, best])
         spaces = first.starts.plain() if isinstance(preprocess, str) else [preprocess]
         spaces = spaces if contends else []
-        if spaces and best.learner is not None and second.grows(best.preprocess):
+        if spaces and best.learner is not None and second.affords_all(best.preprocess):
             best, spaces = with_all_rows(second, second.among_all(rows, labels), best, spaces)
-        return Choice(second.finish(best), trials, spaces, len(second.labels))
+        return Choice(second.finish(best), trials, spaces, not second.is_small)
     except BaseException as stopped:
         if not isinstance(stopped, Exception):  # Ctrl-C, in whatever form
             stopped.add_note(summary(trials, options.scoring))
@@ -468,8 +472,8 @@ def select(
 
 
 def _search(
-    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int, most: float,
-    held_out: int, trials: list[dict[str, Any]],
+    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int,
+    trials: list[dict[str, Any]], most: float, held_out: int,
 ) -> Search:  # fmt: skip
     """A search on a sample of at most so many rows, at effort 1."""
     chosen = draw_sample(labels, groups, int(min(options.effort * most, len(labels))), seed)
