@@ -1,7 +1,7 @@
 """The search: candidates in groups, each judged by the votes on held-out rows.
 
-Starts are compared on a small sample with one learner, the best of them again on more rows, where
-the learner and the vote are chosen, too (successive halving). Sample sizes and candidates
+Starts are compared on a small sample with one learner, the best of them again on a larger one,
+where the learner and the vote are chosen, too (successive halving). Sample sizes and candidates
 follow from the shape of the data alone, never from the clock: the same seed chooses the same.
 """
 
@@ -33,7 +33,7 @@ from nearkin.native.threads import each_alone
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.selection.candidates import CSLS, LONG_SHORTLISTS, SHORTLISTS, START_COMPONENTS, Starts
-from nearkin.selection.draws import draw_sample, draw_splits
+from nearkin.selection.draws import FRACTION, draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES
@@ -42,7 +42,7 @@ from nearkin.selection.stages import (
     FINAL_EPOCHS,
     best_learner,
     best_starts,
-    starts_again,
+    starts_on_more_rows,
     with_all_rows,
 )
 from nearkin.slne import SLNE
@@ -64,7 +64,8 @@ UNSETTLED, SETTLED_ON = 1.5, 3_000  # with so many times the rows of a sample; r
 ONE_SAMPLE = 1.25  # with at most so many times the rows of the first sample, there is no second
 FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
-FIRST_HELD_OUT, HELD_OUT = 1_250, 2_000  # rows to judge starts on, and the rest
+# Rows to judge on: where one sample serves for all, of the first of two, of the second.
+HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, (2_000, 3_000)
 EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
 NEIGHBORS = 100
@@ -446,18 +447,17 @@ def select(
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
         single = len(labels) <= ONE_SAMPLE * options.effort * most
-        first = draw(np.inf if single else most, FIRST_HELD_OUT)
+        most, asked = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
+        first = second = draw(most, asked)
         plain, starts = best_starts(first, preprocess)
         contends = first.contends(plain, first.best(starts))
-        columns = first.columns(first.best(starts).preprocess)
-        most = np.inf if single else np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
-        second = draw(most, HELD_OUT)
-        if single and len(second.splits) == len(first.splits):
-            second = first
-        else:
-            starts = starts_again(second, starts, more_rows=not single)
+        if not single:
+            columns = first.columns(first.best(starts).preprocess)
+            most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
+            second = draw(most, int(np.clip(FRACTION * most, *SECOND_HELD_OUT)))
+            starts = starts_on_more_rows(second, starts)
         best = best_learner(second, starts)
-        if second is not first:
+        if not single:
             plain = second.plain(plain.preprocess) if contends else best
         best = second.best([plain, best])
         spaces = first.starts.plain() if isinstance(preprocess, str) else [preprocess]

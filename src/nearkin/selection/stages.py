@@ -35,10 +35,10 @@ def best_starts(search: "Search", preprocess: Any) -> tuple["Candidate", list["C
     return plain, [tried for tried in finalists if search.contends(tried, best)]
 
 
-def starts_again(search: "Search", starts: list["Candidate"], more_rows: bool) -> list["Candidate"]:
-    """The best starts on more held-out rows, and what a larger sample may want."""
+def starts_on_more_rows(search: "Search", starts: list["Candidate"]) -> list["Candidate"]:
+    """The best starts on a larger sample, and what more rows may want."""
     starts = [search.learned(s.preprocess, search.start) for s in starts]
-    for derived in (search.starts.widened, search.starts.beside_fourier) if more_rows else ():
+    for derived in (search.starts.widened, search.starts.beside_fourier):
         more = derived(search.best(starts).preprocess)
         starts += [search.learned(p, search.start) for p in more]
     return starts
