@@ -62,7 +62,15 @@ def test_more_and_fewer_neighbours_of_prepared_rows():
 def test_random_features_are_halved_until_the_last(rows, features):
     starts = Starts(blobs(dims=5)[0], rows, seed=0, wide=False)
     found = starts.fourier(Preprocess(5))
-    assert {start.n_features for start in found} == {features // 2}
+    assert [start.n_features for start in found] == [features // 2]
+    others = starts.bandwidths(found[0])
+    assert {start.n_features for start in others} == {features // 2}
+    assert [(start.bandwidth, start.linear) for start in others] == [
+        (1.2, 0.5),
+        (2.5, 0.5),
+        (2.5, 0),
+    ]
+    assert not starts.bandwidths(Preprocess(5))
     finer = starts.finer(found[0])
     assert isinstance(finer, FourierFeatures)
     assert finer.n_features == features

@@ -27,7 +27,7 @@ def best_starts(search: "Search", preprocess: Any) -> tuple["Candidate", list["C
     reduced = starts.reduced(search.best(whitened).preprocess)
     others = (*reduced, *starts.unreduced())
     tried = [*whitened, *(search.learned(p, search.start) for p in others)]
-    for group in (starts.powered, starts.within_class, starts.fourier):
+    for group in (starts.powered, starts.within_class, starts.fourier, starts.bandwidths):
         options = track(group(search.best(tried).preprocess), group.__name__, show=show)
         tried += [search.learned(p, search.start) for p in options]
     best = search.best(tried)
