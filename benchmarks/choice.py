@@ -1,15 +1,18 @@
 """What the choice of `SoftVotingKNN()` costs, and how much it depends on the seed.
 
     python benchmarks/choice.py --only cost [--rows 20000] [--dims 512] [--classes 200]
+    python benchmarks/choice.py --only sets --data DIR --sets usps letter banking77 mnist covtype
     python benchmarks/choice.py --only few
     python benchmarks/choice.py --only many --rows 200000 --dims 1000 --classes 1000
     python benchmarks/choice.py --only seeds --data DIR --work WORK [--onnx NETWORK] [--sets …]
 
 cost: wall and CPU seconds of the whole fit on made-up rows, beside scikit-learn's
-LogisticRegressionCV (five folds, five C's) on the same rows. few: 300 rows of digits, ten random
-samples, with the error on the rest and its spread, beside logistic regression by cross-validation.
-many: the share of the choice in the whole fit. seeds: test accuracies of ten seeds on the same rows
-(data sets as in benchmarks/accuracy.py).
+LogisticRegressionCV (five folds, five C's) on the same rows. sets: CPU seconds of both on one
+thread, on the training rows of data sets; logistic regression with scaled columns, as in
+benchmarks/accuracy.py. few: 300 rows of digits, ten random samples, with the error on the rest and
+its spread, beside logistic regression by cross-validation. many: the share of the choice in the
+whole fit. seeds: test accuracies of ten seeds on the same rows (data sets as in
+benchmarks/accuracy.py).
 """
 
 import argparse
@@ -20,11 +23,14 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegressionCV
+from sklearn.pipeline import make_pipeline
 
 import accuracy
 import machine
 from made_up import World
 from nearkin import SoftVotingKNN
+from nearkin.app.baselines import Scale
+from nearkin.native.threads import limited
 
 SEEDS = 10
 
@@ -53,6 +59,18 @@ def cost(given):
         print(f"{shape}: LogisticRegressionCV {wall:.1f} s")
 
 
+def sets(given):
+    with limited(1):
+        timed(SoftVotingKNN(random_state=0), *World(64, 10).sample(3_000))  # loads compiled code
+        for name in given.sets:
+            X, y, *_ = accuracy.load(name, 0, given)
+            peer = LogisticRegressionCV(Cs=5, cv=5, max_iter=1000, use_legacy_attributes=False)
+            cpu = [timed(model, X, y)[2] for model in
+                   (SoftVotingKNN(random_state=0), make_pipeline(Scale(), peer))]  # fmt: skip
+            print(f"{name}, {len(X):,} × {X.shape[1]}: seconds of CPU: nearkin {cpu[0]:.1f}, "
+                  f"LogisticRegressionCV {cpu[1]:.1f}", flush=True)  # fmt: skip
+
+
 def few(given):
     X, y = load_digits(return_X_y=True)
     for name, make in (("nearkin", lambda: SoftVotingKNN(random_state=0)), ("logistic", logistic)):
@@ -78,7 +96,7 @@ def seeds(given):
         print(f"{name}: {np.mean(right):.2f} ± {np.std(right):.2f} % over {SEEDS} seeds")
 
 
-WORK = {"cost": cost, "few": few, "many": cost, "seeds": seeds}
+WORK = {"cost": cost, "sets": sets, "few": few, "many": cost, "seeds": seeds}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

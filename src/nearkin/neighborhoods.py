@@ -369,12 +369,12 @@ def _union(own, i, reverse, held, out):  # type: ignore[no-untyped-def]
         if j >= 0 and j != i and not held[j]:
             out[n] = j
             n += 1
-    for j in reverse:
-        out[n] = j
-        n += 1
-    both = np.sort(out[:n])
-    n = 0
-    for j in both:
+    mine = np.sort(out[:n])  # the reverse edges are in order
+    a, b, n = 0, 0, 0
+    while a < len(mine) or b < len(reverse):
+        first = b == len(reverse) or (a < len(mine) and mine[a] <= reverse[b])
+        j = mine[a] if first else reverse[b]
+        a, b = (a + 1, b) if first else (a, b + 1)
         if n == 0 or out[n - 1] != j:
             out[n] = j
             n += 1

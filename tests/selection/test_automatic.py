@@ -59,7 +59,6 @@ def test_one_seed_chooses_the_same_with_any_number_of_threads(chosen, threads):
 def test_prepared_rows_that_are_kept_do_not_change_the_choice(chosen, monkeypatch):
     model, X, y = chosen
     monkeypatch.setattr("nearkin.selection.search.KEPT_BYTES", 0)  # none is
-    monkeypatch.setattr("nearkin.selection.search.MOST_NEIGHBORS", 1)  # no longer than needed
     again = SoftVotingKNN(random_state=0).fit(X, y)
     assert without_seconds(again.trials_) == without_seconds(model.trials_)
 

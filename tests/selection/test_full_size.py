@@ -11,6 +11,7 @@ from nearkin.learning.memory import check_classifier
 from nearkin.native.threads import limited
 from nearkin.neighbors import nearest
 from nearkin.selection.full_size import Contender
+from nearkin.selection.search import Search
 from nearkin.voting.parts import Parts, Unsettled
 from nearkin.voting.votes import Vote
 from samples import blobs
@@ -39,10 +40,57 @@ def test_plain_neighbours_win_where_all_rows_are_near():
     Q, truth = board(1_000, seed=1)
     plain = SoftVotingKNN(None, preprocess=None, vote=Vote("top", 1.0)).fit(X, y)
     assert model.score(Q, truth) >= plain.score(Q, truth) - 0.01
-    found = at_full_size(model, 3_000)
-    assert len(found) == 3  # as they are, by cosine, and learned
-    assert any(trial["learner"] is None and trial["preprocess"] == "None" for trial in found)
-    assert model.trials_[-1]["score"] == max(trial["score"] for trial in found)
+    *among_all, _, last = found = at_full_size(model, 3_000)
+    names = [trial["preprocess"] for trial in found]
+    assert names == ["None", "UnitLength()", among_all[2]["preprocess"], "UnitLength()", "None"]
+    assert [trial["learner"] is None for trial in among_all] == [True, True, False]
+    assert last is model.trials_[-1]
+    assert model.similarity_ is None
+
+
+def test_nothing_is_learned_from_all_rows_where_plain_neighbours_win(monkeypatch):
+    sizes, fit = [], SLNE.fit
+
+    def noted(self, X, y, **given):
+        sizes.append(len(X))
+        return fit(self, X, y, **given)
+
+    monkeypatch.setattr(SLNE, "fit", noted)
+    SoftVotingKNN(random_state=0).fit(*board(3_000))
+    assert max(sizes) <= 120
+    monkeypatch.setattr("nearkin.selection.search.MOST_COPIED", 0)  # then a fit decides
+    model = SoftVotingKNN(random_state=0).fit(*board(3_000))
+    assert max(sizes) == 3_000
+    assert len(at_full_size(model, 3_000)) == 3  # as they are, by cosine, and learned
+
+
+def test_plain_neighbours_far_behind_are_out_of_the_running():
+    """Two columns tell the classes apart, ten louder ones do not."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 1_000)
+    X = np.c_[np.eye(3)[y][:, :2] * 4, 5 * rng.normal(size=(1_000, 10))]
+    X[:, :2] += rng.normal(size=(1_000, 2))
+    model = SoftVotingKNN(random_state=0).fit(X, y)
+    settled = [trial for trial in model.trials_ if 890 < trial["rows"] < 910]
+    assert [trial["learner"] is None for trial in settled] == [False]
+    assert model.similarity_ is not None
+
+
+def test_all_other_rows_vote_on_the_held_out_ones():
+    X, y = board(1_000)
+    at = np.random.default_rng(0).permutation(1_000)[:100]
+    search = Search(
+        X[at], y[at], None, Selection(), 0, held_out=20, wide=False, n_rows=1_000, at=at
+    )
+    whole = search.among_all(X, y)
+    (split,) = whole.splits
+    others = np.setdiff1d(np.arange(1_000), search.asked)
+    np.testing.assert_array_equal(split.kept, X[others])
+    np.testing.assert_array_equal(split.queries, X[np.sort(search.asked)])
+    assert sorted(split.queries.tolist()) == sorted(search.splits[0].queries.tolist())
+    distances = np.linalg.norm(split.queries[:, None] - split.kept, axis=2)
+    near = split.prepare(None, 5).near
+    np.testing.assert_array_equal(near, np.argsort(distances, axis=1)[:, :5])
 
 
 def test_what_was_chosen_is_what_votes():

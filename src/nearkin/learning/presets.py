@@ -15,11 +15,11 @@ WIDE: Preset = {"sampling": AllPairs(), "n_neighbors": 400}
 TALL: Preset = {"sampling": Softmax(), "n_neighbors": 100}
 
 # Where the automatic choice (`nearkin.selection`) starts, and what it changes, a group at a time.
-START: Preset = {"sampling": Softmax(0.1), "n_neighbors": 100, "step_size": 0.5}
+START: Preset = {"sampling": Softmax(0.1), "n_neighbors": 50, "step_size": 0.5}
 CHANGES: list[list[Preset]] = [
     [{"sampling": Softmax(t)} for t in (0.05, 0.2)],
     [{"step_size": s} for s in (0.2, 1.0)],
-    [{"n_neighbors": k} for k in (50, 200)],
+    [{"n_neighbors": k} for k in (200, 100)],  # of longer lists the shorter are a part
 ]
 # … and the same for more columns than rows.
 WIDE_START: Preset = {"sampling": AllAndHardest(), "n_neighbors": 400, "step_size": 2.0}

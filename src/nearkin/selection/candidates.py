@@ -29,13 +29,14 @@ INDEX_PREPARATIONS = (
     WithinClassWhitening(0.3, outside=0.3, unit_length=False),
     WithinClassWhitening(0.03, outside=0.5, unit_length=False),
 )
-BANDWIDTHS, BANDWIDTH_BESIDE, LINEAR = (1.2, 1.8, 2.5), 1.8, 0.5
+BANDWIDTH, BANDWIDTHS, LINEAR = 1.8, (1.2, 2.5), 0.5  # the first, others where it is best
 # M has a number for each pair of columns: beyond, a gigabyte and more. The principal directions of
 # wide rows, all of which are candidates, lose nothing.
 MAX_UNREDUCED = 10_000
 # Random features approximate a Gaussian kernel well only in few dimensions; beside linear ones
 # they help in more, where rows are many.
 MAX_FOURIER, MAX_BESIDE = 64, 128
+LEAST_FEATURES, MOST_FEATURES = 50, 400  # of them; a quarter of the rows to learn from in between
 
 
 class Starts:
@@ -93,26 +94,44 @@ class Starts:
         return [WithinClassWhitening(s, power=power) for s in SHRINKAGE]
 
     def fourier(self, best: Any) -> list[FourierFeatures]:
-        """A non-linear similarity, for few dimensions: beside the linear one, and alone."""
+        """A non-linear similarity beside the linear one, for few dimensions."""
         columns = getattr(best, "n_components", None) or self.columns
         if self.linear or columns > MAX_FOURIER or isinstance(best, UnitLength):
             return []
-        pairs = [(b, LINEAR) for b in BANDWIDTHS] + [(BANDWIDTHS[-1], 0.0)]
-        return [self._waves(best, bandwidth, linear) for bandwidth, linear in pairs]
+        return [self._waves(best)]
+
+    def bandwidths(self, best: Any) -> list[FourierFeatures]:
+        """Where that is best, of other bandwidths, and the non-linear similarity alone."""
+        if not isinstance(best, FourierFeatures):
+            return []
+        pairs = [(b, LINEAR) for b in BANDWIDTHS] + [(max(BANDWIDTHS), 0.0)]
+        return [clone(best).set_params(bandwidth=b, linear=share) for b, share in pairs]
 
     def beside_fourier(self, best: Any) -> list[FourierFeatures]:
         """The best start with a non-linear similarity beside it, which wants many rows."""
         known = isinstance(best, Preprocess) and best.n_components is not None
         if self.linear or not known or best.n_components > MAX_BESIDE:
             return []
-        return [self._waves(best, BANDWIDTH_BESIDE, LINEAR)]
+        return [self._waves(best)]
 
-    def _waves(self, best: Any, bandwidth: float, linear: float) -> FourierFeatures:
-        n = int(np.clip(self.kept // 4, 50, 400))
-        before = clone(best).set_params(unit_length=False)
+    def finer(self, best: Any) -> Any:
+        """The start with all the random features that so many rows deserve.
+
+        Half of them rank starts and learners alike, at a quarter of the cost.
+        """
+        if not isinstance(best, FourierFeatures):
+            return best
+        return clone(best).set_params(n_features=max(best.n_features, self._features))
+
+    def _waves(self, best: Any) -> FourierFeatures:
+        before, n = clone(best).set_params(unit_length=False), self._features // 2
         return FourierFeatures(
-            before, n_features=n, bandwidth=bandwidth, linear=linear, random_state=self.seed
+            before, n_features=n, bandwidth=BANDWIDTH, linear=LINEAR, random_state=self.seed
         )
+
+    @property
+    def _features(self) -> int:
+        return int(np.clip(self.kept // 4, LEAST_FEATURES, MOST_FEATURES))
 
 
 def _smallest(rows: Any) -> float:

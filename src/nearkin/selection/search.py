@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,12 +33,18 @@ from nearkin.native.threads import each_alone
 from nearkin.preprocessing.fourier import FourierFeatures
 from nearkin.preprocessing.transformers import learns_from_labels
 from nearkin.selection.candidates import CSLS, LONG_SHORTLISTS, SHORTLISTS, START_COMPONENTS, Starts
-from nearkin.selection.draws import draw_sample, draw_splits
+from nearkin.selection.draws import FRACTION, draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Array, Labels, Prepared, Split
-from nearkin.selection.stages import FINAL_EPOCHS, best_learner, best_starts, starts_on_more_rows
+from nearkin.selection.stages import (
+    FINAL_EPOCHS,
+    best_learner,
+    best_starts,
+    starts_on_more_rows,
+    with_all_rows,
+)
 from nearkin.slne import SLNE
 from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import (
@@ -58,11 +65,11 @@ ONE_SAMPLE = 1.25  # with at most so many times the rows of the first sample, th
 FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
 FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
 # Rows to judge on: where one sample serves for all, of the first of two, of the second.
-HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, 3_000
+HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, (2_000, 3_000)
 EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
 NEIGHBORS = 100
-MOST_NEIGHBORS = max(change.get("n_neighbors", 0) for group in CHANGES for change in group)
+MOST_COPIED = 1 << 29  # bytes of all rows, to judge plain neighbours among them
 KEPT_BYTES = 192 << 20  # of prepared rows that are kept beside those in use
 # What makes a vote one of its neighbours alone, to which the rest is chosen again.
 _NEIGHBORS_ALONE: dict[str, Any] = {"hyperplane_weight": 0.0, "class_weight": 0.0, "smoothing": 0.0}
@@ -108,7 +115,7 @@ class Candidate:
 
 
 class Choice(NamedTuple):
-    """The best candidate, all that were tried, and on how many rows.
+    """The best candidate, all that were tried, and whether all rows may leave it as it is.
 
     `plain` are the preprocessings of which plain neighbours contend.
     """
@@ -116,7 +123,7 @@ class Choice(NamedTuple):
     best: Candidate
     trials: list[dict[str, Any]]
     plain: list[Any]
-    sample: int
+    settled: bool
 
 
 @dataclass
@@ -131,8 +138,8 @@ class Search:
     held_out: int
     wide: bool  # more columns than rows, of all rows
     n_rows: int  # of which this is a sample
+    at: NDArray[np.int64]  # their numbers
     trials: list[dict[str, Any]] = field(default_factory=list)
-    last: bool = True  # whether learners are chosen on this sample, with more or fewer neighbours
 
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
@@ -147,6 +154,7 @@ class Search:
             masks = masks[:2]
         wanted = self.n_classes, self.options.for_index
         self.splits = [Split(self.rows, self.labels, held, *wanted) for held in masks]
+        self.asked = self.at[masks[0]]  # the held-out rows of the first
         self._prepared: dict[str, list[Prepared]] = {}
 
     @property
@@ -176,7 +184,7 @@ class Search:
     def columns(self, preprocess: Any) -> int:
         """Columns that a start's cost goes by, as far as its parameters tell."""
         if isinstance(preprocess, FourierFeatures):  # half of them: it wants many rows
-            return int(preprocess.n_features)
+            return int(self.starts.finer(preprocess).n_features)
         return int(getattr(preprocess, "n_components", None) or self.rows.shape[1])
 
     def plain(self, preprocess: Any) -> Candidate:
@@ -205,13 +213,40 @@ class Search:
             return self.plain(preprocess)
         return self._record(max(tried, key=_score), began)
 
+    def among_all(self, rows: Any, labels: Labels) -> "Search":
+        """The held-out rows of the first split, with all other rows to vote on them."""
+        held = np.zeros(len(labels), bool)
+        held[self.asked] = True
+        whole = copy(self)
+        whole.splits, whole._prepared = [Split(rows, labels, held, int(labels.max()) + 1)], {}
+        return whole
+
+    def among_more(self, candidate: Candidate, more: "Search") -> Candidate:
+        """What a candidate has learned on the first split, with more rows to vote."""
+        began = time.perf_counter()
+        known = self._prepare(candidate.preprocess)
+        matrix = self._matrices(candidate, known)[0]
+        (prepared,) = more._prepare(known[0].preprocess)
+        learned = candidate.preprocess, candidate.learner, candidate.epochs
+        return more._record(more._judge(prepared.ballot(matrix), *learned), began)
+
     def best(self, tried: Iterable[Candidate]) -> Candidate:
         """The first of the best."""
         return max(tried, key=_score)
 
-    def contends(self, candidate: Candidate, best: Candidate) -> bool:
-        """Whether a candidate might be the best one on more rows."""
-        limit = HOPELESS if self.options.scoring == "classification" else np.inf
+    @property
+    def is_small(self) -> bool:
+        """Whether all rows are so many more that neighbours among them are others."""
+        return not self.options.for_index and self.n_rows >= UNSETTLED * len(self.labels)
+
+    def affords_all(self, preprocess: Any) -> bool:
+        """Whether there are many more rows than these, yet not too many to prepare them all."""
+        columns = max(self.rows.shape[1], self._prepare(preprocess)[0].rows.shape[1])
+        return self.is_small and 4 * self.n_rows * columns <= MOST_COPIED
+
+    def contends(self, candidate: Candidate, best: Candidate, behind: float = HOPELESS) -> bool:
+        """Whether a candidate, not too far behind, might be the best one on more rows."""
+        limit = behind if self.options.scoring == "classification" else np.inf
         return best.score - candidate.score < limit
 
     def finish(self, best: Candidate) -> Candidate:
@@ -220,15 +255,16 @@ class Search:
         lengths = SHORTLISTS + (LONG_SHORTLISTS if self.wide else ())
         wanted = NEIGHBORS if best.learner is None else max(NEIGHBORS, best.learner["n_neighbors"])
         prepared = self._prepare(best.preprocess, max(wanted, *lengths))
-        with _quiet(), serial_blas():
-            matrices = best.matrices or each_alone(partial(self._matrix, best), prepared)
+        matrices = self._matrices(best, prepared)
+        pairs = list(zip(prepared, matrices))
+        whole = join(each_alone(lambda pair: pair[0].ballot(pair[1], csls=True), pairs))
         for k in (k for k in lengths if k <= prepared[0].near.shape[1]):
-            part = self._ballot(prepared, matrices, k)
+            part = _shortened(whole, prepared, k)
             kinds = [v for v in candidates(part.scores) if v.kind in ("softmax", "top", "power")]
             among = kinds + [replace(v, csls=w) for v in kinds if v.kind == "softmax" for w in CSLS]
             best = max(best, self._judge(part, best.preprocess, best.learner, best.epochs, among),
                        key=_score)  # fmt: skip
-        ballot = self._ballot(prepared, matrices, best.n_neighbors)
+        ballot = _shortened(whole, prepared, best.n_neighbors)
         best = self._refined(best, ballot, prepared, matrices)
         limit = threshold(ballot.novelty())
         return self._record(replace(best, novelty_threshold=limit, matrices=None), began)
@@ -255,21 +291,21 @@ class Search:
         again = replace(again, chosen=again.chosen._replace(vote=vote))
         return self.best([best, again])
 
+    def _matrices(self, best: Candidate, prepared: list[Prepared]) -> Sequence[Array | None]:
+        """M of a candidate on each split."""
+        with _quiet(), serial_blas():
+            return best.matrices or each_alone(partial(self._matrix, best), prepared)
+
     def _matrix(self, best: Candidate, prepared: Prepared) -> Array | None:
         """M of a candidate on one split."""
         model = best.similarity(self.seed)
         if model is None:
             return None
-        lists = prepared.lists[:, : model.n_neighbors]
-        model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
+        graph = prepared.graphs.graph(model.n_neighbors)
+        model.fit(prepared.rows, prepared.split.labels, neighbors=graph)
         if model.interrupted_:
             raise KeyboardInterrupt
         return model.matrix_
-
-    def _ballot(self, prepared: list[Prepared], matrices: Sequence[Any], k: int) -> Ballot:
-        """What votes on all held-out rows with a shortlist of `k`, and what CSLS needs."""
-        pairs = list(zip(prepared, matrices))
-        return join(each_alone(lambda pair: pair[0].truncated(k).ballot(pair[1], csls=True), pairs))
 
     def _prepare(self, preprocess: Any, k: int = NEIGHBORS) -> list[Prepared]:
         """All splits under a preprocessing, with the `k` nearest rows.
@@ -279,13 +315,14 @@ class Search:
         """
         name = repr(preprocess)
         kept = self._prepared.pop(name, [])
-        if not kept or kept[0].length < k:
-            self._forget_oldest()
-            most = max(k, MOST_NEIGHBORS) if self.last and not self.wide else k
-            with serial_blas():
-                kept = each_alone(lambda s: s.prepare(preprocess, most), self.splits)
-        self._prepared[name] = kept
-        return [prepared.truncated(k) for prepared in kept]
+        with serial_blas():
+            if not kept:
+                self._forget_oldest()
+                kept = each_alone(lambda s: s.prepare(preprocess, k), self.splits)
+            wanted = each_alone(lambda p: p.of_length(k), kept)
+        longer = [max(pair, key=lambda p: p.near.shape[1]) for pair in zip(kept, wanted)]
+        self._prepared[name] = longer
+        return wanted
 
     def _forget_oldest(self) -> None:
         """Forget what was prepared first, until little is kept."""
@@ -314,9 +351,9 @@ class Search:
             random_state=self.seed,
             execution=Execution(callback=evaluate if curve else None),
         )
-        lists = prepared.lists[:, : learner["n_neighbors"]]
+        graph = prepared.graphs.graph(learner["n_neighbors"])
         with suppress(FloatingPointError):
-            model.fit(prepared.rows, prepared.split.labels, neighbors=lists)
+            model.fit(prepared.rows, prepared.split.labels, neighbors=graph)
             if model.interrupted_:
                 raise KeyboardInterrupt
             if not curve:
@@ -372,13 +409,13 @@ def select_parts(
         given = None if isinstance(preprocess, str) else preprocess
         return Parts(None, given, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
     codes = _group_codes(groups, len(labels))
-    best, trials, plain, sample = select(rows, labels, codes, options, seed, preprocess)
+    best, trials, plain, settled = select(rows, labels, codes, options, seed, preprocess)
     similarity = best.similarity(seed)
     if similarity is not None:
         similarity.n_neighbors = min(similarity.n_neighbors, len(labels) - 1)
     chosen = best.chosen.vote
     parts = Parts(similarity, best.preprocess, best.n_neighbors, chosen, best.novelty_threshold)
-    if len(labels) < UNSETTLED * sample or options.for_index:
+    if settled:
         return parts, trials
     held = draw_splits(labels, codes, seed, min(SETTLED_ON, len(labels) // 10))[0]
     return parts._replace(unsettled=Unsettled(held, plain, options.scoring)), trials
@@ -406,25 +443,28 @@ def select(
     """The best candidate for these rows."""
     trials: list[dict[str, Any]] = []
     try:
+        draw = partial(_search, rows, labels, groups, options, seed, trials)
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
         single = len(labels) <= ONE_SAMPLE * options.effort * most
-        most, held_out = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
-        first = _search(rows, labels, groups, options, seed, most, held_out, trials)
-        first.last = single
+        most, asked = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
+        first = second = draw(most, asked)
         plain, starts = best_starts(first, preprocess)
-        second, contends = first, first.contends(plain, first.best(starts))
-        if not first.last:
+        contends = first.contends(plain, first.best(starts))
+        if not single:
             columns = first.columns(first.best(starts).preprocess)
             most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
-            second = _search(rows, labels, groups, options, seed, most, SECOND_HELD_OUT, trials)
+            second = draw(most, int(np.clip(FRACTION * most, *SECOND_HELD_OUT)))
             starts = starts_on_more_rows(second, starts)
         best = best_learner(second, starts)
-        if second is not first:
+        if not single:
             plain = second.plain(plain.preprocess) if contends else best
-        best = second.finish(second.best([plain, best]))
+        best = second.best([plain, best])
         spaces = first.starts.plain() if isinstance(preprocess, str) else [preprocess]
-        return Choice(best, trials, spaces if contends else [], len(second.labels))
+        spaces = spaces if contends else []
+        if spaces and best.learner is not None and second.affords_all(best.preprocess):
+            best, spaces = with_all_rows(second, second.among_all(rows, labels), best, spaces)
+        return Choice(second.finish(best), trials, spaces, not second.is_small)
     except BaseException as stopped:
         if not isinstance(stopped, Exception):  # Ctrl-C, in whatever form
             stopped.add_note(summary(trials, options.scoring))
@@ -432,15 +472,15 @@ def select(
 
 
 def _search(
-    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int, most: float,
-    held_out: int, trials: list[dict[str, Any]],
+    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int,
+    trials: list[dict[str, Any]], most: float, held_out: int,
 ) -> Search:  # fmt: skip
     """A search on a sample of at most so many rows, at effort 1."""
     chosen = draw_sample(labels, groups, int(min(options.effort * most, len(labels))), seed)
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
-    wide = rows.shape[1] >= len(labels)
-    return Search(rows[chosen], own_labels, own, options, seed, held_out, wide, len(labels), trials)
+    shape = rows.shape[1] >= len(labels), len(labels)
+    return Search(rows[chosen], own_labels, own, options, seed, held_out, *shape, chosen, trials)
 
 
 class _quiet(warnings.catch_warnings):
@@ -451,6 +491,14 @@ class _quiet(warnings.catch_warnings):
         warnings.simplefilter("ignore", ConvergenceWarning)  # nothing to learn
         warnings.filterwarnings("ignore", "interrupted in epoch")  # nothing of it is kept
         return log
+
+
+def _shortened(ballot: Ballot, prepared: list[Prepared], k: int) -> Ballot:
+    """The ballot with the first `k` voters of each held-out row."""
+    if ballot.distances is None:
+        return ballot.truncated(k)
+    distances = each_alone(lambda p: p.of_length(k).distances(), prepared)
+    return replace(ballot.truncated(k), distances=np.concatenate(distances))
 
 
 def _score(candidate: Candidate) -> float:

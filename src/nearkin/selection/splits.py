@@ -8,18 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from nearkin.learning.execution import Execution
 from nearkin.native import listed_scores
 from nearkin.native.hyperplanes import hyperplane_distances
+from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors.index import NeighborIndex
 from nearkin.preprocessing.preprocess import Preprocess
 from nearkin.preprocessing.transformers import applied
 from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
-from nearkin.voting.csls import mean_similarity
+from nearkin.voting.csls import CSLS_NEIGHBORS, mean_similarity
 from nearkin.voting.refinement import class_offsets
 
 Array = NDArray[np.float32]
+Lists = NDArray[np.int32]
 Labels = NDArray[np.int64]
 
 
@@ -44,10 +47,7 @@ class Split:
 
     def prepare(self, preprocess: Any, k: int) -> "Prepared":
         """Both kinds of rows under a preprocessing, with the `k` nearest of the rows to learn."""
-        if preprocess is None:
-            return Prepared(self, _float32(self.kept), _float32(self.queries), k)
-        fitted = self._fitted(preprocess)
-        return Prepared(self, applied(fitted, self.kept), applied(fitted, self.queries), k)
+        return Prepared(self, None if preprocess is None else self._fitted(preprocess), k)
 
     def _fitted(self, preprocess: Any) -> Any:
         """The preprocessing, fitted; principal directions are computed once for all users."""
@@ -64,31 +64,63 @@ class Split:
         return known.truncated(n).set_params(**preprocess.get_params())
 
 
-def _float32(rows: Any) -> Array:
+def _prepared(preprocess: Any, rows: Any) -> Array:
+    if preprocess is not None:
+        return applied(preprocess, rows)
     return np.ascontiguousarray(rows.toarray() if hasattr(rows, "toarray") else rows, np.float32)
 
 
-class Prepared:
-    """Prepared rows of a split, their neighbour lists, and those of the held-out rows."""
+class Graphs:
+    """Neighbour lists of the rows to learn from, and the last graph made of them.
 
-    def __init__(self, split: Split, rows: Array, queries: Array, k: int) -> None:
-        self.split, self.rows, self.queries, self.length = split, rows, queries, k
-        index = NeighborIndex(rows)
-        self.lists = index.lists(min(k, len(rows) - 1))
-        self.near = index.nearest(min(k, len(rows)), queries)[1]
+    Found when they are first asked for: many learners share them, and plain neighbours need none.
+    """
+
+    def __init__(self, index: NeighborIndex, labels: Labels) -> None:
+        self.index, self.labels = index, labels
+        self._lists = np.empty((len(labels), 0), np.int32)
+        self._graph: tuple[int, Neighborhoods] | None = None
+
+    def lists(self, k: int) -> Lists:
+        """The `k` nearest of each row, as far as there are so many."""
+        k = min(k, len(self.labels) - 1)
+        if self._lists.shape[1] < k:
+            self._lists = self.index.lists(k)
+        return self._lists[:, :k]
+
+    def graph(self, k: int) -> Neighborhoods:
+        """The neighbourhoods that these make for a learner."""
+        if self._graph is None or self._graph[0] != k:
+            hub_limit = Execution().hub_limit
+            self._graph = k, neighborhoods(self.lists(k), self.labels, hub_limit=hub_limit)
+        return self._graph[1]
+
+
+class Prepared:
+    """Prepared rows of a split, their neighbours, and those of the held-out rows."""
+
+    def __init__(self, split: Split, preprocess: Any, k: int) -> None:
+        self.split, self.preprocess = split, preprocess
+        self.rows = rows = _prepared(preprocess, split.kept)
+        self.queries = _prepared(preprocess, split.queries)
+        self.index = NeighborIndex(rows)
+        self.graphs = Graphs(self.index, split.labels)
+        self.near = self._nearest(k)
         self.means = class_means(rows, split.labels, split.n_classes)
         self.absent = np.bincount(split.labels, minlength=split.n_classes) == 0
-        self._distances: Array | None = None
+        self._distances: dict[int, Array] = {}  # by the length of the shortlist
 
-    def truncated(self, k: int) -> "Prepared":
-        """The same with the first `k` neighbours only."""
-        if k >= self.near.shape[1]:
+    def of_length(self, k: int) -> "Prepared":
+        """The same with the `k` nearest of each held-out row, as far as there are so many."""
+        k = min(k, len(self.rows))
+        if k == self.near.shape[1]:
             return self
-        shorter = copy(self)
-        shorter._distances = None
-        shorter.lists = np.ascontiguousarray(self.lists[:, :k])
-        shorter.near = np.ascontiguousarray(self.near[:, :k])
-        return shorter
+        other, shorter = copy(self), k < self.near.shape[1]
+        other.near = np.ascontiguousarray(self.near[:, :k]) if shorter else self._nearest(k)
+        return other
+
+    def _nearest(self, k: int) -> Lists:
+        return self.index.nearest(min(k, len(self.rows)), self.queries)[1]
 
     def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
         """What votes on the held-out rows under a matrix; without one, plain neighbours."""
@@ -103,17 +135,21 @@ class Prepared:
             scale, products = 1.0, self.queries @ matrix
             scores = listed_scores.pair_scores(products, self.rows, self.near)
             lengths = self._lengths(products, self.near)
-        mean = mean_similarity(self.rows, self.lists, matrix, scale)[self.near] if csls else None
+        mean = None
+        if csls:
+            lists = self.graphs.lists(CSLS_NEIGHBORS)
+            mean = mean_similarity(self.rows, lists, matrix, scale)[self.near]
         ballot = self._voting(scores, self.near, products, lengths, mean)
         return replace(ballot, distances=self.distances())
 
     def distances(self) -> Array:
         """Of the held-out rows to the hyperplanes through their neighbours of each class."""
-        if self._distances is None:
+        k = self.near.shape[1]
+        if k not in self._distances:
             labels, n_classes = self.split.labels, self.split.n_classes
             found = hyperplane_distances(self.queries, self.rows, self.near, labels, n_classes)
-            self._distances = found
-        return self._distances
+            self._distances[k] = found
+        return self._distances[k]
 
     def refined_scores(self, matrix: Array | None, temperature: float) -> Array:
         """Scores of the class means for the held-out rows, refined on the others."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FINALISTS = 3
 FINAL_EPOCHS = 8
+FAR_BEHIND = 0.1  # in a score, with the same rows to vote
 
 
 def best_starts(search: "Search", preprocess: Any) -> tuple["Candidate", list["Candidate"]]:
@@ -26,7 +27,7 @@ def best_starts(search: "Search", preprocess: Any) -> tuple["Candidate", list["C
     reduced = starts.reduced(search.best(whitened).preprocess)
     others = (*reduced, *starts.unreduced())
     tried = [*whitened, *(search.learned(p, search.start) for p in others)]
-    for group in (starts.powered, starts.within_class, starts.fourier):
+    for group in (starts.powered, starts.within_class, starts.fourier, starts.bandwidths):
         options = track(group(search.best(tried).preprocess), group.__name__, show=show)
         tried += [search.learned(p, search.start) for p in options]
     best = search.best(tried)
@@ -49,10 +50,27 @@ def best_learner(search: "Search", starts: list["Candidate"]) -> "Candidate":
     for group in search.changes:
         options = [best.learner | change for change in group]  # type: ignore[operator]
         best = search.best([best, *(search.learned(best.preprocess, o) for o in options)])
-    longer = search.learned(best.preprocess, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]
+    final = search.starts.finer(best.preprocess)
+    longer = search.learned(final, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]
     best = search.best([longer, best])  # of equals the one that has its matrices
     if search.rows.shape[1] >= search.kept / 2:  # no rule wins everywhere near the border
         other = START if search.wide else WIDE_START
         last = search.learned(best.preprocess, other, FINAL_EPOCHS, curve=True)
         best = search.best([best, last])
     return best
+
+
+def with_all_rows(
+    search: "Search", whole: "Search", best: "Candidate", spaces: list[Any]
+) -> tuple["Candidate", list[Any]]:
+    """What to learn from all rows, or plain neighbours; and of which of these still contend.
+
+    Plain neighbours gain most from more rows. Where they beat what was learned on the sample, with
+    all rows to vote, nothing is learned again; where they are far behind that, they are out of the
+    running, for with more rows to learn from they would be further behind.
+    """
+    plain = whole.best(whole.plain(space) for space in spaces)
+    learned = search.among_more(best, whole)
+    if plain.score > learned.score:
+        return search.plain(plain.preprocess), spaces
+    return best, spaces if whole.contends(plain, learned, FAR_BEHIND) else []
