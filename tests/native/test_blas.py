@@ -53,7 +53,7 @@ def test_shapes_that_do_not_match(shapes):
         multiply_into(out, A, B)
 
 
-@pytest.mark.parametrize("n", [0, 511, 512, 513, 514, 1_025])
+@pytest.mark.parametrize("n", [0, 49, 100, 200, 477, 509, 511, 512, 513, 514, 1_023, 1_025])
 def test_a_projected_row_does_not_depend_on_the_others(n):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(1_030, 33)).astype(np.float32)

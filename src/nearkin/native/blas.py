@@ -14,7 +14,6 @@ BLAS is therefore called without the GIL, on one thread, once per panel.
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 
 import numpy as np
 from numba.extending import get_cython_function_address
@@ -25,6 +24,7 @@ from nearkin.native.threads import blas_limit, in_parallel
 Array = NDArray[np.float32]
 
 PANEL = 512
+TILE = 48  # rows: what BLAS has left over of its tiles (12, 16) it sums in another order
 _PARALLEL_FLOPS = 20e6  # smaller products are done before another thread has woken up
 _INT, _FLOAT = ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_float)
 _sgemm = ctypes.CFUNCTYPE(
@@ -93,13 +93,24 @@ def project_rows(rows: Array, directions: Array, out: Array | None = None) -> Ar
     made = np.empty((len(rows), len(directions)), np.float32) if out is None else out
 
     def fill(lo: int, hi: int) -> None:
-        np.matmul(rows[lo:hi], directions.T, out=made[lo:hi])
+        if hi <= len(rows):
+            np.matmul(rows[lo:hi], directions.T, out=made[lo:hi])
+            return
+        whole = np.zeros((hi - lo, rows.shape[1]), np.float32)
+        whole[: len(rows) - lo] = rows[lo:]
+        made[lo:] = (whole @ directions.T)[: len(rows) - lo]
 
-    # The last panel takes the rest, because BLAS has another order of sums for few rows.
-    edges = [*range(0, max(1, len(rows) - PANEL + 1), PANEL), len(rows)]
     with serial_blas():
-        in_parallel(fill, list(pairwise(edges)))
+        in_parallel(fill, _panels(len(rows)))
     return made
+
+
+def _panels(n: int) -> list[tuple[int, int]]:
+    """Ranges of rows that BLAS treats alike, whatever their number: the last is filled up."""
+    if n <= TILE:
+        return [(0, n)]
+    first = min(PANEL, -(-n // TILE) * TILE)
+    return [(0, first), *((lo, lo + PANEL) for lo in range(PANEL, n, PANEL))]
 
 
 def _gemm(
