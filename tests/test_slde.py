@@ -251,6 +251,7 @@ class KilledOnce(SLNE):
         return super().fit(X, y, neighbors=neighbors)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_named_and_the_fit_resumes(data, tmp_path, monkeypatch):
     X, y = data
     monkeypatch.setenv("NEARKIN_TEST_MARKER", str(tmp_path / "marker"))

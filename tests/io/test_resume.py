@@ -26,6 +26,7 @@ def _short_superblocks(monkeypatch):
     monkeypatch.setattr(trainer, "superblock_blocks", lambda dims: 6)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_ends_with_the_same_matrix(tmp_path):
     """SIGKILL in every stage and at random moments: see killing.py."""
     tests = str(Path(__file__).parents[1] / "helpers")

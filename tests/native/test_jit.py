@@ -91,6 +91,7 @@ def replace_in(path, old, new):
     path.write_text(source.replace(old, new))
 
 
+@pytest.mark.slow
 def test_a_changed_callee_is_recompiled(copied):
     """numba alone would keep using the code compiled before a product was changed."""
     folder, run = copied
@@ -167,6 +168,7 @@ def test_nothing_is_logged_for_functions_of_others_and_short_compilations(notice
     assert caplog.records == []
 
 
+@pytest.mark.slow
 def test_loading_from_the_cache_is_not_announced(tmp_path):
     code = (
         "import logging; logging.basicConfig(level=logging.INFO)\n"
