@@ -46,8 +46,9 @@ class SLNE(NeighborhoodSimilarity, BaseEstimator):
 
     Parameters
     ----------
-    sampling : {"auto", "hardest", "all", "all_and_hardest", "softmax", …} or SamplingRule
-        Which neighbours a step pulls and pushes. ``"auto"``: ``"softmax"`` where rows outnumber
+    sampling : {"auto", "hardest", "uniform", …} or SamplingRule
+        Which neighbours a step pulls and pushes; also ``"random_target"``, ``"all"``,
+        ``"all_and_hardest"``, ``"softmax"``. ``"auto"``: ``"softmax"`` where rows outnumber
         dimensions, else ``"all"``. ``"hardest"`` is the paper's. An object sets the rule's own
         parameters: the margin b of the paper by ``Hardest(margin=0.05)``, a temperature by
         ``Softmax(temperature=0.05)``. It may be a rule of your own (`nearkin.learning.sampling`).

@@ -234,8 +234,10 @@ def test_sparse_rows_without_a_preprocessing():
 def test_a_preprocessing_that_is_given_is_kept(preprocess):
     X, y = blobs(n=60, dims=55)  # a split keeps fewer rows than there are columns
     model = SoftVotingKNN(preprocess=preprocess, random_state=0).fit(X, y)
-    assert {trial["preprocess"] for trial in model.trials_} == {repr(preprocess)}
+    assert {trial["preprocess"] for trial in model.trials_} == {repr(model.preprocess_)}
     assert type(model.preprocess_) is type(preprocess)
+    for name, value in ({} if preprocess is None else preprocess.get_params()).items():
+        assert value == getattr(model.preprocess_, name) or name == "random_state"  # seeded
     few = SoftVotingKNN(preprocess=preprocess).fit(X, np.arange(60) // 2)
     assert type(few.preprocess_) is type(preprocess)
 

@@ -3,13 +3,23 @@
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.decomposition import PCA
 
 import nearkin
-from nearkin import SLNE, RunFolder, Selection, SoftVotingKNN, WithinClassWhitening
+from nearkin import (
+    SLNE,
+    FourierFeatures,
+    Preprocess,
+    RunFolder,
+    Selection,
+    SoftVotingKNN,
+    WithinClassWhitening,
+)
 from nearkin.learning.classifier_fit import ClassifierFit
 from nearkin.learning.memory import check_classifier
 from nearkin.native.threads import limited
 from nearkin.neighbors import nearest
+from nearkin.selection import full_size, search
 from nearkin.selection.full_size import Contender
 from nearkin.selection.search import Search
 from nearkin.voting.parts import Parts, Unsettled
@@ -79,15 +89,16 @@ def test_plain_neighbours_far_behind_are_out_of_the_running():
 def test_all_other_rows_vote_on_the_held_out_ones():
     X, y = board(1_000)
     at = np.random.default_rng(0).permutation(1_000)[:100]
-    search = Search(
-        X[at], y[at], None, Selection(), 0, held_out=20, wide=False, n_rows=1_000, at=at
-    )
-    whole = search.among_all(X, y)
+    sample = Search(
+        X[at], y[at], None, Selection(), 0, held_out=20, wide=False, n_rows=1_000, at=at,
+        given=False,
+    )  # fmt: skip
+    whole = sample.among_all(X, y)
     (split,) = whole.splits
-    others = np.setdiff1d(np.arange(1_000), search.asked)
+    others = np.setdiff1d(np.arange(1_000), sample.asked)
     np.testing.assert_array_equal(split.kept, X[others])
-    np.testing.assert_array_equal(split.queries, X[np.sort(search.asked)])
-    assert sorted(split.queries.tolist()) == sorted(search.splits[0].queries.tolist())
+    np.testing.assert_array_equal(split.queries, X[np.sort(sample.asked)])
+    assert sorted(split.queries.tolist()) == sorted(sample.splits[0].queries.tolist())
     distances = np.linalg.norm(split.queries[:, None] - split.kept, axis=2)
     near = split.prepare(None, 5).near
     np.testing.assert_array_equal(near, np.argsort(distances, axis=1)[:, :5])
@@ -117,6 +128,57 @@ def test_rows_are_held_out_once_and_groups_together(monkeypatch):
     by_group = seen[0].reshape(50, 8)
     assert (by_group.all(axis=1) | ~by_group.any(axis=1)).all()
     assert 0 < seen[0].sum() <= 40
+
+
+def near_copies(n_groups, seed):
+    """Eight rows close to each other in each group, of three classes that overlap."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n_groups)
+    middles = rng.normal(size=(n_groups, 6)) + 1.2 * np.eye(3, 6)[y]
+    X = np.repeat(middles, 8, axis=0) + 0.01 * rng.normal(size=(8 * n_groups, 6))
+    return X.astype(np.float32), np.repeat(y, 8), np.repeat(np.arange(n_groups), 8)
+
+
+def test_rows_of_a_group_do_not_vote_on_each_other():
+    X, y, groups = near_copies(200, 0)
+    model = SoftVotingKNN(random_state=0).fit(X, y, groups=groups)
+    Q, truth, _ = near_copies(200, 1)
+    assert model.score(Q, truth) < 0.8  # of new groups
+    assert model.trials_[-1]["accuracy"] < 0.9  # 1 by copies that know the label
+
+
+def test_voters_of_other_groups_come_first():
+    held = np.array([True, False, True, False, False])
+    unsettled = Unsettled(held, [], "classification", np.array([0, 0, 1, 1, 2]))
+    voters = np.array([[1, 2, 4], [3, 0, 4]], np.int32)  # of rows 0 and 2
+    assert full_size._of_others(voters, unsettled).tolist() == [[2, 4, -1], [0, 4, -1]]
+
+
+def noisy_board(n):
+    X, y = board(n)
+    return np.hstack([X, np.random.default_rng(1).normal(size=(n, 4))]).astype(np.float32), y
+
+
+def test_what_is_given_stays_as_it_is():
+    """On two samples, with plain neighbours contending and with a seed that is unset."""
+    X, y = noisy_board(1_000)
+    for given in (PCA(4), FourierFeatures(Preprocess(4), n_features=20)):
+        model = SoftVotingKNN(preprocess=given, random_state=0).fit(X, y)
+        assert {type(given).__name__} == {t["preprocess"].split("(")[0] for t in model.trials_}
+        known = given.get_params(deep=False) | {"random_state": None, "preprocess": None}
+        used = model.preprocess_.get_params(deep=False)
+        assert known == used | {"random_state": None, "preprocess": None}
+
+
+def test_a_matrix_is_judged_in_the_space_that_it_was_learned_in():
+    """Though plain neighbours among all rows were prepared by directions of their own."""
+    X, y = noisy_board(1_000)
+    given = PCA(4, random_state=0)
+    sample = search._search(X, y, None, Selection(), 0, True, [], 400, 100)
+    whole, candidate = sample.among_all(X, y), sample.learned(given, sample.start)
+    apart = sample.among_more(candidate, sample.among_all(X, y))
+    whole.plain(given)
+    assert sample.among_more(candidate, whole).score == apart.score
 
 
 def test_rows_that_suffice_are_not_settled_again():

@@ -1,7 +1,7 @@
 """Good settings of SL-NE: the one table for `SLNE`, command line, automatic choice, reproduction.
 
 Measured on training rows of Caltech-101, MNIST, USPS, letter and network embeddings: no rule wins
-everywhere (README, "Which rule?"). Each entry holds keyword arguments of `nearkin.SLNE`.
+everywhere (docs/choosing.md, "Which rule?"). Each entry holds keyword arguments of `nearkin.SLNE`.
 """
 
 from typing import Any

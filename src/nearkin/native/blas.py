@@ -90,6 +90,7 @@ def project_rows(rows: Array, directions: Array, out: Array | None = None) -> Ar
     """
     if len(directions) == 1:
         return np.einsum("nd,kd->nk", rows, directions, out=out)
+    rows = np.asarray(rows, np.float32)
     made = np.empty((len(rows), len(directions)), np.float32) if out is None else out
 
     def fill(lo: int, hi: int) -> None:

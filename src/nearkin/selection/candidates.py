@@ -42,7 +42,10 @@ LEAST_FEATURES, MOST_FEATURES = 50, 400  # of them; a quarter of the rows to lea
 class Starts:
     """Preprocessings for data of one shape and kind."""
 
-    def __init__(self, rows: Any, kept: int, seed: int, wide: bool, linear: bool = False) -> None:
+    def __init__(
+        self, rows: Any, kept: int, seed: int, wide: bool, linear: bool = False, given: bool = False
+    ) -> None:
+        self.given = given  # by the user, who gets no other
         self.linear = linear  # only what folds into the query
         self.columns, self.kept, self.seed = rows.shape[1], kept, seed
         self.most = min(int(0.98 * kept) or 1, self.columns)
@@ -73,7 +76,7 @@ class Starts:
 
     def widened(self, best: Any) -> list[Preprocess]:
         """Twice as many directions: the more rows, the more of them are worth having."""
-        if not isinstance(best, Preprocess) or best.n_components is None:
+        if self.given or not isinstance(best, Preprocess) or best.n_components is None:
             return []
         n = min(self.most, 2 * best.n_components)
         return [clone(best).set_params(n_components=n)] if n > best.n_components else []
@@ -110,7 +113,7 @@ class Starts:
     def beside_fourier(self, best: Any) -> list[FourierFeatures]:
         """The best start with a non-linear similarity beside it, which wants many rows."""
         known = isinstance(best, Preprocess) and best.n_components is not None
-        if self.linear or not known or best.n_components > MAX_BESIDE:
+        if self.given or self.linear or not known or best.n_components > MAX_BESIDE:
             return []
         return [self._waves(best)]
 
@@ -119,7 +122,7 @@ class Starts:
 
         Half of them rank starts and learners alike, at a quarter of the cost.
         """
-        if not isinstance(best, FourierFeatures):
+        if self.given or not isinstance(best, FourierFeatures):
             return best
         return clone(best).set_params(n_features=max(best.n_features, self._features))
 

@@ -133,7 +133,7 @@ def _contenders(
         same = model.similarity_ is None and repr(preprocess) == repr(model.preprocess_)
         if not same and _fits(rows, preprocess):
             plain = _plain(model, rows, preprocess)
-            voters = _nearest_others(plain.database_, at)
+            voters = _of_others(_nearest_others(plain.database_, at), unsettled)
             name = {"preprocess": repr(preprocess), "learner": None, "epochs": 0}
             yield Contender(plain, unsettled, voters), name
     hubs = None
@@ -141,7 +141,7 @@ def _contenders(
         matrix = matrix_for_csls(model.similarity_, wanted.csls)
         hubs = mean_similarity(model.database_, lists, matrix, model.scale_)
     voters = _nearest_others(model.database_, at) if lists is None else lists[at]
-    yield Contender(model, unsettled, voters, hubs), {}
+    yield Contender(model, unsettled, _of_others(voters, unsettled), hubs), {}
 
 
 def _fits(rows: Any, preprocess: Any) -> bool:
@@ -168,3 +168,13 @@ def _nearest_others(rows: Array, at: NDArray[np.int64]) -> Lists:
     k = min(max(SHORTLISTS), len(rows) - 1)
     near = NeighborIndex(rows, "exact").nearest(k + 1, rows[at])[1]
     return np.ascontiguousarray(without_self(near, at), np.int32)
+
+
+def _of_others(voters: Lists, unsettled: Unsettled) -> Lists:
+    """The voters of held-out rows without those of a row's own group; places at the end are -1."""
+    if unsettled.groups is None:
+        return voters
+    own = unsettled.groups[unsettled.held, None]
+    out = (unsettled.groups[voters] == own) | (voters < 0)
+    order = np.argsort(out, axis=1, kind="stable")
+    return np.take_along_axis(np.where(out, np.int32(-1), voters), order, axis=1)

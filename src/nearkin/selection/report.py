@@ -14,7 +14,10 @@ def report(trials: list[Trial], scoring: Scoring) -> str:
         return "too few rows to choose on: plain neighbours and class means vote"
     best = trials[-1]
     plain = [trial for trial in trials if trial["learner"] is None]
-    same = [trial for trial in plain if trial["rows"] == best["rows"]] or plain[:1]
+    most = max(trial["rows"] for trial in plain)  # where they were out of the running at the end
+    sizes = {trial["rows"] for trial in plain}
+    rows = best["rows"] if best["rows"] in sizes else most
+    same = [trial for trial in plain if trial["rows"] == rows]
     raw = next((trial for trial in same if trial["preprocess"] == "None"), same[0])
     lines = [
         f"{len(trials)} candidates, judged by {_name(scoring)} on held-out rows",

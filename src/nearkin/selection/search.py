@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from nearkin.learning.presets import (
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
 from nearkin.preprocessing.fourier import FourierFeatures
-from nearkin.preprocessing.transformers import learns_from_labels
+from nearkin.preprocessing.transformers import learns_from_labels, seeded
 from nearkin.selection.candidates import CSLS, LONG_SHORTLISTS, SHORTLISTS, START_COMPONENTS, Starts
 from nearkin.selection.draws import FRACTION, draw_sample, draw_splits
 from nearkin.selection.options import Selection
@@ -46,6 +46,7 @@ from nearkin.selection.stages import (
     with_all_rows,
 )
 from nearkin.slne import SLNE
+from nearkin.validation import memory
 from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import (
     Ballot,
@@ -70,6 +71,7 @@ EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
 NEIGHBORS = 100
 MOST_COPIED = 1 << 29  # bytes of all rows, to judge plain neighbours among them
+COPIES = 6  # of them, at the most, in other types, prepared, and in an index
 KEPT_BYTES = 192 << 20  # of prepared rows that are kept beside those in use
 # What makes a vote one of its neighbours alone, to which the rest is chosen again.
 _NEIGHBORS_ALONE: dict[str, Any] = {"hyperplane_weight": 0.0, "class_weight": 0.0, "smoothing": 0.0}
@@ -139,6 +141,7 @@ class Search:
     wide: bool  # more columns than rows, of all rows
     n_rows: int  # of which this is a sample
     at: NDArray[np.int64]  # their numbers
+    given: bool  # whether the preprocessing is the user's, and stays as it is
     trials: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -171,10 +174,11 @@ class Search:
             return WIDE_CHANGES
         return INDEX_CHANGES if self.options.for_index else CHANGES
 
-    @property
+    @cached_property
     def starts(self) -> Starts:
         """Preprocessings to start from."""
-        return Starts(self.rows, self.kept, self.seed, self.wide, self.options.for_index)
+        shape = self.kept, self.seed, self.wide
+        return Starts(self.rows, *shape, self.options.for_index, self.given)
 
     @property
     def kept(self) -> int:
@@ -191,8 +195,7 @@ class Search:
         """Plain nearest neighbours and class means."""
         began = time.perf_counter()
         ballot = join([prepared.ballot(None) for prepared in self._prepare(preprocess)])
-        among = [v for v in candidates(ballot.scores) if v.kind in ("softmax", "top")]
-        return self._record(self._judge(ballot, preprocess, None, 0, among), began)
+        return self._record(self._judge(ballot, preprocess, None, 0, _sharp(ballot)), began)
 
     def learned(
         self, preprocess: Any, learner: Preset, epochs: int = EPOCHS, curve: bool = False
@@ -226,9 +229,10 @@ class Search:
         began = time.perf_counter()
         known = self._prepare(candidate.preprocess)
         matrix = self._matrices(candidate, known)[0]
-        (prepared,) = more._prepare(known[0].preprocess)
+        with serial_blas():  # not `_prepare`, which knows only what is fitted on those rows
+            ballot = more.splits[0].prepare(known[0].preprocess, NEIGHBORS).ballot(matrix)
         learned = candidate.preprocess, candidate.learner, candidate.epochs
-        return more._record(more._judge(prepared.ballot(matrix), *learned), began)
+        return more._record(more._judge(ballot, *learned, _sharp(ballot)), began)
 
     def best(self, tried: Iterable[Candidate]) -> Candidate:
         """The first of the best."""
@@ -241,8 +245,15 @@ class Search:
 
     def affords_all(self, preprocess: Any) -> bool:
         """Whether there are many more rows than these, yet not too many to prepare them all."""
+        if not self.is_small:
+            return False
         columns = max(self.rows.shape[1], self._prepare(preprocess)[0].rows.shape[1])
-        return self.is_small and 4 * self.n_rows * columns <= MOST_COPIED
+        size = 4 * self.n_rows * columns
+        if size > MOST_COPIED:
+            return False
+        copies = {"plain neighbours among all rows": COPIES * size}
+        memory.check("SoftVotingKNN", copies, "give a similarity, such as SLNE(), or fewer rows")
+        return True
 
     def contends(self, candidate: Candidate, best: Candidate, behind: float = HOPELESS) -> bool:
         """Whether a candidate, not too far behind, might be the best one on more rows."""
@@ -409,6 +420,8 @@ def select_parts(
         given = None if isinstance(preprocess, str) else preprocess
         return Parts(None, given, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
     codes = _group_codes(groups, len(labels))
+    if not (isinstance(preprocess, str) or preprocess is None or is_fitted(preprocess)):
+        preprocess = seeded(preprocess, np.random.RandomState(seed))
     best, trials, plain, settled = select(rows, labels, codes, options, seed, preprocess)
     similarity = best.similarity(seed)
     if similarity is not None:
@@ -418,7 +431,7 @@ def select_parts(
     if settled:
         return parts, trials
     held = draw_splits(labels, codes, seed, min(SETTLED_ON, len(labels) // 10))[0]
-    return parts._replace(unsettled=Unsettled(held, plain, options.scoring)), trials
+    return parts._replace(unsettled=Unsettled(held, plain, options.scoring, codes)), trials
 
 
 def _group_codes(groups: ArrayLike | None, n: int) -> Any:
@@ -443,7 +456,8 @@ def select(
     """The best candidate for these rows."""
     trials: list[dict[str, Any]] = []
     try:
-        draw = partial(_search, rows, labels, groups, options, seed, trials)
+        given = not isinstance(preprocess, str)
+        draw = partial(_search, rows, labels, groups, options, seed, given, trials)
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
         single = len(labels) <= ONE_SAMPLE * options.effort * most
@@ -460,7 +474,7 @@ def select(
         if not single:
             plain = second.plain(plain.preprocess) if contends else best
         best = second.best([plain, best])
-        spaces = first.starts.plain() if isinstance(preprocess, str) else [preprocess]
+        spaces = [preprocess] if given else first.starts.plain()
         spaces = spaces if contends else []
         if spaces and best.learner is not None and second.affords_all(best.preprocess):
             best, spaces = with_all_rows(second, second.among_all(rows, labels), best, spaces)
@@ -472,15 +486,17 @@ def select(
 
 
 def _search(
-    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int,
+    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int, given: bool,
     trials: list[dict[str, Any]], most: float, held_out: int,
 ) -> Search:  # fmt: skip
     """A search on a sample of at most so many rows, at effort 1."""
     chosen = draw_sample(labels, groups, int(min(options.effort * most, len(labels))), seed)
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
-    shape = rows.shape[1] >= len(labels), len(labels)
-    return Search(rows[chosen], own_labels, own, options, seed, held_out, *shape, chosen, trials)
+    return Search(
+        rows[chosen], own_labels, own, options, seed, held_out, wide=rows.shape[1] >= len(labels),
+        n_rows=len(labels), at=chosen, given=given, trials=trials,
+    )  # fmt: skip
 
 
 class _quiet(warnings.catch_warnings):
@@ -499,6 +515,11 @@ def _shortened(ballot: Ballot, prepared: list[Prepared], k: int) -> Ballot:
         return ballot.truncated(k)
     distances = each_alone(lambda p: p.of_length(k).distances(), prepared)
     return replace(ballot.truncated(k), distances=np.concatenate(distances))
+
+
+def _sharp(ballot: Ballot) -> list[Vote]:
+    """Votes that plain neighbours and learned similarities are compared by."""
+    return [v for v in candidates(ballot.scores) if v.kind in ("softmax", "top")]
 
 
 def _score(candidate: Candidate) -> float:

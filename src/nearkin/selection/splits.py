@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from nearkin.learning.execution import Execution
 from nearkin.native import listed_scores
+from nearkin.native.blas import serial_blas
 from nearkin.native.hyperplanes import hyperplane_distances
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors.index import NeighborIndex
@@ -124,6 +125,10 @@ class Prepared:
 
     def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
         """What votes on the held-out rows under a matrix; without one, plain neighbours."""
+        with serial_blas():
+            return self._ballot(matrix, csls)
+
+    def _ballot(self, matrix: Array | None, csls: bool) -> Ballot:
         if self.split.for_index:
             return self._found(matrix)
         if matrix is None:

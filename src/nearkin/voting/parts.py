@@ -31,11 +31,14 @@ class Unsettled(NamedTuple):
     plain : list
         Preprocessings of which plain neighbours contend.
     scoring : str
+    groups : (n,) array, optional
+        Rows of one group do not vote on each other.
     """
 
     held: NDArray[np.bool_]
     plain: list[Any]
     scoring: str
+    groups: NDArray[np.integer] | None = None
 
 
 class Parts(NamedTuple):
