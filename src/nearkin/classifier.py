@@ -24,7 +24,6 @@ from nearkin.preprocessing.transformers import applied
 from nearkin.selection.full_size import settle
 from nearkin.selection.options import Selection
 from nearkin.selection.report import report
-from nearkin.selection.search import select_parts
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_squares, labelled_rows, validate_data
 from nearkin.validation.parameters import Table, as_group, check_parameters, checked
@@ -212,6 +211,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         """What the classifier is made of: given, or chosen on held-out rows."""
         if not isinstance(self.similarity, str):
             return given_parts(self)
+        from nearkin.selection.automatic import select_parts  # which imports all that it tries
+
         rows, labels = labelled_rows(
             self, X, y, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2
         )

@@ -19,7 +19,7 @@ from nearkin.learning.classifier_fit import ClassifierFit
 from nearkin.learning.memory import check_classifier
 from nearkin.native.threads import limited
 from nearkin.neighbors import nearest
-from nearkin.selection import full_size, search
+from nearkin.selection import automatic, full_size
 from nearkin.selection.full_size import Contender
 from nearkin.selection.search import Search
 from nearkin.voting.parts import Parts, Unsettled
@@ -31,7 +31,7 @@ from samples import blobs
 def small_samples(monkeypatch):
     """Samples of at most 120 rows."""
     for name in ("FIRST_ROWS", "SECOND_ROWS"):
-        monkeypatch.setattr(f"nearkin.selection.search.{name}", (100, 120))
+        monkeypatch.setattr(f"nearkin.selection.automatic.{name}", (100, 120))
 
 
 def board(n, seed=0):
@@ -90,14 +90,14 @@ def test_all_other_rows_vote_on_the_held_out_ones():
     X, y = board(1_000)
     at = np.random.default_rng(0).permutation(1_000)[:100]
     sample = Search(
-        X[at], y[at], None, Selection(), 0, held_out=20, wide=False, n_rows=1_000, at=at,
+        X[at], y[at], None, Selection(), 0, held_out=20, wide=False, n_rows=1_000, row_numbers=at,
         given=False,
     )  # fmt: skip
     whole = sample.among_all(X, y)
     (split,) = whole.splits
-    others = np.setdiff1d(np.arange(1_000), sample.asked)
+    others = np.setdiff1d(np.arange(1_000), sample.held_numbers)
     np.testing.assert_array_equal(split.kept, X[others])
-    np.testing.assert_array_equal(split.queries, X[np.sort(sample.asked)])
+    np.testing.assert_array_equal(split.queries, X[np.sort(sample.held_numbers)])
     assert sorted(split.queries.tolist()) == sorted(sample.splits[0].queries.tolist())
     distances = np.linalg.norm(split.queries[:, None] - split.kept, axis=2)
     near = split.prepare(None, 5).near
@@ -174,7 +174,7 @@ def test_a_matrix_is_judged_in_the_space_that_it_was_learned_in():
     """Though plain neighbours among all rows were prepared by directions of their own."""
     X, y = noisy_board(1_000)
     given = PCA(4, random_state=0)
-    sample = search._search(X, y, None, Selection(), 0, True, [], 400, 100)
+    sample = automatic.draw_search(X, y, None, Selection(), 0, True, [], 400, 100)
     whole, candidate = sample.among_all(X, y), sample.learned(given, sample.start)
     apart = sample.among_more(candidate, sample.among_all(X, y))
     whole.plain(given)

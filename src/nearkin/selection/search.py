@@ -1,9 +1,4 @@
-"""The search: candidates in groups, each judged by the votes on held-out rows.
-
-Starts are compared on a small sample with one learner, the best of them again on a larger one,
-where the learner and the vote are chosen, too (successive halving). Sample sizes and candidates
-follow from the shape of the data alone, never from the clock: the same seed chooses the same.
-"""
+"""Candidates on a sample, each judged by the votes on held-out rows."""
 
 import time
 import warnings
@@ -12,10 +7,10 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from nearkin.learning.execution import Execution
@@ -31,23 +26,14 @@ from nearkin.learning.presets import (
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone
 from nearkin.preprocessing.fourier import FourierFeatures
-from nearkin.preprocessing.transformers import learns_from_labels, seeded
-from nearkin.selection.candidates import CSLS, LONG_SHORTLISTS, SHORTLISTS, START_COMPONENTS, Starts
-from nearkin.selection.draws import FRACTION, draw_sample, draw_splits
+from nearkin.selection.candidates import CSLS, LONG_SHORTLISTS, SHORTLISTS, Starts
+from nearkin.selection.draws import draw_splits
 from nearkin.selection.options import Selection
-from nearkin.selection.report import summary
 from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Array, Labels, Prepared, Split
-from nearkin.selection.stages import (
-    FINAL_EPOCHS,
-    best_learner,
-    best_starts,
-    starts_on_more_rows,
-    with_all_rows,
-)
+from nearkin.selection.stages import FINAL_EPOCHS
 from nearkin.slne import SLNE
 from nearkin.validation import memory
-from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import (
     Ballot,
     ChosenVote,
@@ -57,16 +43,10 @@ from nearkin.voting.choice import (
     join,
 )
 from nearkin.voting.novelty import threshold
-from nearkin.voting.parts import Parts, Unsettled
 from nearkin.voting.refinement import refinable
 from nearkin.voting.votes import Vote
 
-UNSETTLED, SETTLED_ON = 1.5, 3_000  # with so many times the rows of a sample; rows to judge on
-ONE_SAMPLE = 1.25  # with at most so many times the rows of the first sample, there is no second
-FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
-FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
-# Rows to judge on: where one sample serves for all, of the first of two, of the second.
-HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, (2_000, 3_000)
+UNSETTLED = 1.5  # with so many times the rows of a sample
 EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
 NEIGHBORS = 100
@@ -116,18 +96,6 @@ class Candidate:
         }
 
 
-class Choice(NamedTuple):
-    """The best candidate, all that were tried, and whether all rows may leave it as it is.
-
-    `plain` are the preprocessings of which plain neighbours contend.
-    """
-
-    best: Candidate
-    trials: list[dict[str, Any]]
-    plain: list[Any]
-    settled: bool
-
-
 @dataclass
 class Search:
     """Candidates on one sample of the rows."""
@@ -140,7 +108,7 @@ class Search:
     held_out: int
     wide: bool  # more columns than rows, of all rows
     n_rows: int  # of which this is a sample
-    at: NDArray[np.int64]  # their numbers
+    row_numbers: NDArray[np.int64]  # among all rows
     given: bool  # whether the preprocessing is the user's, and stays as it is
     trials: list[dict[str, Any]] = field(default_factory=list)
 
@@ -157,7 +125,7 @@ class Search:
             masks = masks[:2]
         wanted = self.n_classes, self.options.for_index
         self.splits = [Split(self.rows, self.labels, held, *wanted) for held in masks]
-        self.asked = self.at[masks[0]]  # the held-out rows of the first
+        self.held_numbers = self.row_numbers[masks[0]]  # of the first split
         self._prepared: dict[str, list[Prepared]] = {}
 
     @property
@@ -219,7 +187,7 @@ class Search:
     def among_all(self, rows: Any, labels: Labels) -> "Search":
         """The held-out rows of the first split, with all other rows to vote on them."""
         held = np.zeros(len(labels), bool)
-        held[self.asked] = True
+        held[self.held_numbers] = True
         whole = copy(self)
         whole.splits, whole._prepared = [Split(rows, labels, held, int(labels.max()) + 1)], {}
         return whole
@@ -239,13 +207,13 @@ class Search:
         return max(tried, key=_score)
 
     @property
-    def is_small(self) -> bool:
+    def needs_all_rows(self) -> bool:
         """Whether all rows are so many more that neighbours among them are others."""
         return not self.options.for_index and self.n_rows >= UNSETTLED * len(self.labels)
 
     def affords_all(self, preprocess: Any) -> bool:
         """Whether there are many more rows than these, yet not too many to prepare them all."""
-        if not self.is_small:
+        if not self.needs_all_rows:
             return False
         columns = max(self.rows.shape[1], self._prepare(preprocess)[0].rows.shape[1])
         size = 4 * self.n_rows * columns
@@ -398,105 +366,6 @@ class Search:
         if self.options.verbose > 1:
             print("  ".join(f"{name} {value}" for name, value in trial.items()), flush=True)
         return candidate
-
-
-def select_parts(
-    rows: Any,
-    y: ArrayLike,
-    groups: ArrayLike | None,
-    options: Selection,
-    seed: int,
-    preprocess: Any,
-) -> tuple[Parts, list[dict[str, Any]]]:
-    """The parts that are best on held-out rows, and the candidates that were tried."""
-    if not isinstance(preprocess, str) and is_fitted(preprocess) and learns_from_labels(preprocess):
-        raise ValueError(
-            f"preprocess is a {type(preprocess).__name__} that has seen the labels of the rows to "
-            "choose on; give one that is not fitted"
-        )
-    labels = np.unique(np.asarray(y), return_inverse=True)[1]
-    counts = np.bincount(labels)
-    if len(labels) < 10 or np.count_nonzero(counts >= 3) < 2:
-        given = None if isinstance(preprocess, str) else preprocess
-        return Parts(None, given, min(5, len(labels)), Vote("softmax", class_weight=0.5)), []
-    codes = _group_codes(groups, len(labels))
-    if not (isinstance(preprocess, str) or preprocess is None or is_fitted(preprocess)):
-        preprocess = seeded(preprocess, np.random.RandomState(seed))
-    best, trials, plain, settled = select(rows, labels, codes, options, seed, preprocess)
-    similarity = best.similarity(seed)
-    if similarity is not None:
-        similarity.n_neighbors = min(similarity.n_neighbors, len(labels) - 1)
-    chosen = best.chosen.vote
-    parts = Parts(similarity, best.preprocess, best.n_neighbors, chosen, best.novelty_threshold)
-    if settled:
-        return parts, trials
-    held = draw_splits(labels, codes, seed, min(SETTLED_ON, len(labels) // 10))[0]
-    return parts._replace(unsettled=Unsettled(held, plain, options.scoring, codes)), trials
-
-
-def _group_codes(groups: ArrayLike | None, n: int) -> Any:
-    if groups is None:
-        return None
-    codes = np.unique(np.asarray(groups), return_inverse=True)[1]
-    if codes.shape != (n,):
-        raise ValueError(f"groups has shape {codes.shape}; one entry for each of the {n} rows")
-    if codes.max() == 0:
-        raise ValueError("groups names one group for all rows; at least two are needed")
-    return codes
-
-
-def select(
-    rows: Any,
-    labels: Labels,
-    groups: NDArray[np.integer] | None,
-    options: Selection,
-    seed: int,
-    preprocess: Any = "auto",
-) -> Choice:
-    """The best candidate for these rows."""
-    trials: list[dict[str, Any]] = []
-    try:
-        given = not isinstance(preprocess, str)
-        draw = partial(_search, rows, labels, groups, options, seed, given, trials)
-        columns = max(START_COMPONENTS, rows.shape[1] // 4)
-        most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
-        single = len(labels) <= ONE_SAMPLE * options.effort * most
-        most, asked = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
-        first = second = draw(most, asked)
-        plain, starts = best_starts(first, preprocess)
-        contends = first.contends(plain, first.best(starts))
-        if not single:
-            columns = first.columns(first.best(starts).preprocess)
-            most = np.clip(SECOND_CELLS / columns, *SECOND_ROWS)
-            second = draw(most, int(np.clip(FRACTION * most, *SECOND_HELD_OUT)))
-            starts = starts_on_more_rows(second, starts)
-        best = best_learner(second, starts)
-        if not single:
-            plain = second.plain(plain.preprocess) if contends else best
-        best = second.best([plain, best])
-        spaces = [preprocess] if given else first.starts.plain()
-        spaces = spaces if contends else []
-        if spaces and best.learner is not None and second.affords_all(best.preprocess):
-            best, spaces = with_all_rows(second, second.among_all(rows, labels), best, spaces)
-        return Choice(second.finish(best), trials, spaces, not second.is_small)
-    except BaseException as stopped:
-        if not isinstance(stopped, Exception):  # Ctrl-C, in whatever form
-            stopped.add_note(summary(trials, options.scoring))
-        raise
-
-
-def _search(
-    rows: Any, labels: Labels, groups: Any, options: Selection, seed: int, given: bool,
-    trials: list[dict[str, Any]], most: float, held_out: int,
-) -> Search:  # fmt: skip
-    """A search on a sample of at most so many rows, at effort 1."""
-    chosen = draw_sample(labels, groups, int(min(options.effort * most, len(labels))), seed)
-    own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
-    own_labels = np.unique(labels[chosen], return_inverse=True)[1]
-    return Search(
-        rows[chosen], own_labels, own, options, seed, held_out, wide=rows.shape[1] >= len(labels),
-        n_rows=len(labels), at=chosen, given=given, trials=trials,
-    )  # fmt: skip
 
 
 class _quiet(warnings.catch_warnings):
