@@ -698,7 +698,7 @@ def test_bad_lists_are_refused_before_anything_is_chosen(monkeypatch):
     def choose(*_):
         pytest.fail("a choice was made")
 
-    monkeypatch.setattr("nearkin.classifier.select_parts", choose)
+    monkeypatch.setattr("nearkin.selection.automatic.select_parts", choose)
     for neighbors, message in ((np.full((60, 3), 60), "60"), (np.zeros((59, 3), int), "59")):
         with pytest.raises(ValueError, match=f"neighbors.*{message}"):
             SoftVotingKNN().fit(X, y, neighbors=neighbors)
