@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearkin.preprocessing import pca
 
@@ -16,12 +17,17 @@ def class_sums(
     """Sum of each class's rows, less `centre`, as an (n_classes, D) array; reads `X` once."""
     sums = np.zeros((n_classes, X.shape[1]))
     for lo, block in pca.row_blocks(X):
-        part = labels[lo : lo + len(block)]
-        order = np.argsort(part, kind="stable")
-        first = np.flatnonzero(np.diff(part[order], prepend=-1))
-        rows = (block if centre is None else block - centre)[order]
-        sums[part[order][first]] += np.add.reduceat(rows, first, axis=0, dtype=np.float64)
+        sums += _members(labels[lo : lo + len(block)], n_classes) @ (
+            block if centre is None else block - centre
+        )
     return sums
+
+
+def _members(labels: NDArray[np.integer], n_classes: int) -> sparse.csr_array:
+    """A matrix whose product with rows is the sum of each class's, in order."""
+    counts = np.bincount(labels, minlength=n_classes)
+    rows, first = np.argsort(labels, kind="stable"), np.concatenate([[0], np.cumsum(counts)])
+    return sparse.csr_array((np.ones(len(rows)), rows, first), shape=(n_classes, len(rows)))
 
 
 def within_class_scatter(X: Any, labels: NDArray[np.integer], centre: Array) -> NDArray[np.float64]:

@@ -137,7 +137,7 @@ def choose(ballot: Ballot, among: Sequence[Vote] | None = None) -> ChosenVote:
     means, as far as the ballot has their distances and scores.
     """
     bases = candidates(ballot.scores) if among is None else among
-    tried = [replace(vote, exponent=e) for vote in bases for e in EXPONENTS]
+    tried = [vars(vote) | {"exponent": e} for vote in bases for e in EXPONENTS]
     likelihoods = np.concatenate([_sharpened(vote, ballot) for vote in bases])
     best = _Mixtures(tried, likelihoods).best(ballot)
     if ballot.distances is not None:
@@ -145,7 +145,7 @@ def choose(ballot: Ballot, among: Sequence[Vote] | None = None) -> ChosenVote:
     if ballot.class_scores is not None:
         best = best.with_class_means(ballot).best(ballot)
     loss, smoothing = _smoothed(best.likelihoods[:1], ballot)[0]
-    vote = replace(best.votes[0], smoothing=smoothing)
+    vote = Vote(**best.votes[0] | {"smoothing": smoothing})
     accuracy = float((ballot.shares(vote).argmax(axis=1) == ballot.truth).mean())
     return ChosenVote(vote, loss, accuracy)
 
@@ -159,9 +159,12 @@ class _Voters(NamedTuple):
 
 
 class _Mixtures(NamedTuple):
-    """Votes, and the probability that each gives the true class of each query."""
+    """Votes, and the probability that each gives the true class of each query.
 
-    votes: list[Vote]
+    Hundreds are tried, so that they are what makes a `Vote`, whose checks take time.
+    """
+
+    votes: list[dict[str, Any]]
     likelihoods: Array
 
     def best(self, ballot: Ballot) -> "_Mixtures":
@@ -202,7 +205,7 @@ class _Mixtures(NamedTuple):
 
     def _mixed(self, other: Array, weight: float, **settings: Any) -> "_Mixtures":
         mixed = (1 - weight) * self.likelihoods + weight * other
-        return _Mixtures([replace(vote, **settings) for vote in self.votes], mixed)
+        return _Mixtures([vote | settings for vote in self.votes], mixed)
 
 
 def class_temperature(ballot: Ballot) -> float:
