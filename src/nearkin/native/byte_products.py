@@ -9,6 +9,8 @@ in plain arithmetic elsewhere. Sums of integers are exact, so that all paths agr
 * queries: signed, four bytes of each query in turn, ``codes[d // 4, q]``, an integer of 32 bits.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -158,25 +160,97 @@ def lane_dot(_: Any, a: Any, b: Any) -> Any:
     """Inner product of whole groups of PANEL_ROWS numbers, in as many lanes on every processor."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        left, right = (
-            context.make_array(kind)(context, builder, argument)
-            for kind, argument in zip((a, b), arguments)
-        )
+        kinds = (a, b)
+        left, right = (_data(context, builder, *pair) for pair in zip(kinds, arguments))
         sums = cgutils.alloca_once_value(builder, ir.Constant(_VALUES, None))
-        end = builder.extract_value(left.shape, 0)
-        groups = cgutils.for_range_slice(builder, INT64(0), end, INT64(PANEL_ROWS), inc=True)
-        with groups as (start, _):
-            factors = (
-                builder.load(
-                    builder.bitcast(builder.gep(side.data, [start]), _VALUES.as_pointer()), align=4
-                )
-                for side in (left, right)
-            )
+        with _groups(context, builder, a, arguments[0]) as start:
+            factors = (_group(builder, side, start, _VALUES) for side in (left, right))
             builder.store(builder.fadd(builder.load(sums), builder.fmul(*factors)), sums)
-        name = f"llvm.vector.reduce.fadd.v{PANEL_ROWS}f32"
-        return call_llvm(builder, name, _FLOAT, ir.Constant(_FLOAT, 0), builder.load(sums))
+        return _added(builder, builder.load(sums))
 
     return types.float32(a, b), generate
+
+
+@intrinsic
+def difference(_: Any, a: Any, b: Any, out: Any) -> Any:
+    """Write ``a − b``; return its squared length, as `lane_dot` has it, and its largest size.
+
+    One pass over whole groups of PANEL_ROWS numbers: the compiler makes three of a loop.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        left, right, to = (_data(context, builder, *pair) for pair in zip((a, b, out), arguments))
+        sums = cgutils.alloca_once_value(builder, ir.Constant(_VALUES, None))
+        sizes = cgutils.alloca_once_value(builder, ir.Constant(_SUMS, None))
+        unsigned = ir.Constant(_SUMS, [0x7FFFFFFF] * PANEL_ROWS)
+        with _groups(context, builder, a, arguments[0]) as start:
+            values = builder.fsub(
+                *(_group(builder, side, start, _VALUES) for side in (left, right))
+            )
+            place = builder.bitcast(builder.gep(to, [start]), _VALUES.as_pointer())
+            builder.store(values, place, align=4)
+            squares = builder.fmul(values, values)
+            builder.store(builder.fadd(builder.load(sums), squares), sums)
+            # Without their sign, floats are ordered as their bits are.
+            bits, largest = (
+                builder.and_(builder.bitcast(values, _SUMS), unsigned),
+                builder.load(sizes),
+            )
+            larger = builder.icmp_signed(">", bits, largest)
+            builder.store(builder.select(larger, bits, largest), sizes)
+        name = f"llvm.vector.reduce.smax.v{PANEL_ROWS}i32"
+        largest = call_llvm(builder, name, INT32, builder.load(sizes))
+        found = _added(builder, builder.load(sums)), builder.bitcast(largest, _FLOAT)
+        return context.make_tuple(builder, signature.return_type, found)
+
+    return types.UniTuple(types.float32, 2)(a, b, out), generate
+
+
+@intrinsic
+def code_bytes(_: Any, values: Any, scale: Any, codes: Any) -> Any:
+    """``codes = round(scale·values)``, signed bytes of whole groups; return their sum."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        given, to = (
+            _data(context, builder, kind, arguments[at]) for kind, at in ((values, 0), (codes, 2))
+        )
+        factor = splat(builder, arguments[1], PANEL_ROWS)
+        sums = cgutils.alloca_once_value(builder, ir.Constant(_SUMS, None))
+        few = ir.VectorType(BYTE, PANEL_ROWS)
+        with _groups(context, builder, codes, arguments[2]) as start:
+            scaled = builder.fmul(_group(builder, given, start, _VALUES), factor)
+            rounded = call_llvm(builder, f"llvm.rint.v{PANEL_ROWS}f32", _VALUES, scaled)
+            whole = builder.fptosi(rounded, _SUMS)
+            place = builder.bitcast(builder.gep(to, [start]), few.as_pointer())
+            builder.store(builder.trunc(whole, few), place, align=1)
+            builder.store(builder.add(builder.load(sums), whole), sums)
+        name = f"llvm.vector.reduce.add.v{PANEL_ROWS}i32"
+        return call_llvm(builder, name, INT32, builder.load(sums))
+
+    return types.int32(values, types.float32, codes), generate
+
+
+def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    return context.make_array(kind)(context, builder, array).data
+
+
+@contextmanager
+def _groups(context: Any, builder: Any, kind: Any, array: Any) -> Iterator[Any]:
+    """A loop over the starts of an array's groups of PANEL_ROWS numbers."""
+    end = builder.extract_value(context.make_array(kind)(context, builder, array).shape, 0)
+    step = INT64(PANEL_ROWS)
+    with cgutils.for_range_slice(builder, INT64(0), end, step, inc=True) as (start, _):
+        yield start
+
+
+def _group(builder: Any, data: Any, start: Any, kind: Any) -> Any:
+    return builder.load(builder.bitcast(builder.gep(data, [start]), kind.as_pointer()), align=4)
+
+
+def _added(builder: Any, lanes: Any) -> Any:
+    """The sum of all lanes, one after the other."""
+    name = f"llvm.vector.reduce.fadd.v{PANEL_ROWS}f32"
+    return call_llvm(builder, name, _FLOAT, ir.Constant(_FLOAT, 0), lanes)
 
 
 def _store_chosen(builder: Any, vector: Any, chosen: Any, start: Any, name: str) -> None:

@@ -23,8 +23,10 @@ from nearkin.native.byte_products import (
     PANEL_ROWS,
     TILE_QUERIES,
     append_masked,
+    code_bytes,
     compare_tile,
     compress,
+    difference,
     lane_dot,
 )
 from nearkin.native.jit import compiled
@@ -210,43 +212,49 @@ def best_slots(
 @_jit
 def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, hi):  # type: ignore[no-untyped-def]
     """Fill the lists of the queries ``lo:hi``."""
-    wanted, depth = out_values.shape[1], coded.panels.shape[1] // (4 * PANEL_ROWS)
-    visitors, starts, order = _by_cell(probes, lo, hi, len(coded.steps))
+    panels, offsets, first, steps, centroids = coded  # counted as references once, not every time
+    wanted, depth = out_values.shape[1], panels.shape[1] // (4 * PANEL_ROWS)
+    visitors, starts, order = _by_cell(probes, lo, hi, len(steps))
     capacity = PANEL_ROWS * (2 * wanted // PANEL_ROWS + 3)  # whole vectors are written
     values = np.empty((hi - lo, capacity), np.float32)
     slots = np.empty((hi - lo, capacity), np.int32)
     found, limits = np.zeros(hi - lo, np.int64), np.full(hi - lo, _NO_LIMIT, np.float32)
     counts, keys = np.empty(_BINS, np.int32), np.empty(capacity, np.uint64)
     codes, own = np.zeros((depth, TILE_QUERIES), np.int32), np.empty(4 * depth, np.int8)
-    words, terms = own.view(np.int32), np.empty(4 * depth + 1, np.float32)
+    words, terms = own.view(np.int32), np.empty(4 * depth, np.float32)
+    nowhere = np.zeros(4 * depth, np.float32)
     start = np.zeros(TILE_QUERIES, np.int32)
     units, bases = np.zeros(TILE_QUERIES, np.float32), np.zeros(TILE_QUERIES, np.float32)
     most = np.empty(TILE_QUERIES, np.float32)
     tile = np.empty((TILE_QUERIES, PANEL_ROWS), np.float32)
     masks = np.empty(TILE_QUERIES, np.uint16)
     for cell in order:
+        centroid = centroids[cell]
+        origin = nowhere if by_products else centroid
+        unit = steps[cell] * np.float32(1 if by_products else 2)
         for s in range(starts[cell], starts[cell + 1], TILE_QUERIES):
             members = visitors[s : min(s + TILE_QUERIES, starts[cell + 1])]
             most[:] = -np.inf  # for the places without a query
             for m in range(len(members)):
-                q, origin = queries[lo + members[m]], coded.centroids[cell]
-                step, start[m], bases[m] = _encode(q, origin, by_products, zero, terms, own)
+                i = lo + members[m]
+                step, start[m], bases[m] = _encode(queries[i], origin, zero, terms, own)
+                if by_products:
+                    bases[m] = -lane_dot(queries[i], centroid)
                 for group in range(depth):
                     codes[group, m] = words[group]
-                units[m] = step * coded.steps[cell] * np.float32(1 if by_products else 2)
+                units[m] = step * unit
                 most[m] = _relative(limits[members[m]], bases[m])
-            for panel in range(coded.first[cell], coded.first[cell + 1]):
+            for panel in range(first[cell], first[cell + 1]):
                 compare_tile(
-                    coded.panels, panel, codes, depth, start, units, most, coded.offsets, tile,
-                    masks,
+                    panels, panel, codes, depth, start, units, most, offsets, tile, masks
                 )  # fmt: skip
                 for m in range(len(members)):
                     if masks[m] == 0:
                         continue
                     i = members[m]
                     found[i] += append_masked(
-                        tile, m, masks[m], bases[m], panel * PANEL_ROWS, values[i], slots[i],
-                        found[i],
+                        tile, m, masks[m], bases[m], panel * PANEL_ROWS, values, slots,
+                        capacity * i + found[i],
                     )  # fmt: skip
                     if found[i] > capacity - PANEL_ROWS:
                         found[i] = _keep_best(wanted, found[i], values[i], slots[i], counts)
@@ -283,23 +291,17 @@ def _by_cell(probes, lo, hi, n_cells):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _encode(query, origin, by_products, zero, terms, codes):  # type: ignore[no-untyped-def]
-    """Code a query as bytes; return the step, the start of its sums, its base."""
-    total = np.int32(0)
-    for d in range(len(query)):
-        terms[d] = query[d] if by_products else query[d] - origin[d]
-    base = -lane_dot(query, origin) if by_products else lane_dot(terms[: len(query)], terms)
-    bits, largest = terms.view(np.int32), np.int32(0)
-    for d in range(len(query)):  # without their sign, floats are ordered as their bits are
-        largest = max(largest, np.int32(bits[d] & np.int32(0x7FFFFFFF)))
-    bits[len(query)] = largest
-    step = terms[len(query)] / np.float32(_MAX_QUERY_CODE)
+def _encode(query, origin, zero, terms, codes):  # type: ignore[no-untyped-def]
+    """Code a query, less an origin, as bytes; return the step, the start of its sums, its base.
+
+    No call stands under a branch: numba would count references to all arrays at every call, which
+    took longer than the coding.
+    """
+    square, largest = difference(query, origin, terms)
+    step = largest / np.float32(_MAX_QUERY_CODE)
     inverse = np.float32(1) / step if step > 0 else np.float32(0)
-    for d in range(len(query)):
-        code = np.int32(np.rint(terms[d] * inverse))
-        codes[d] = code
-        total += code
-    return step, np.int32(-zero * total), base
+    total = code_bytes(terms, inverse, codes)
+    return step, np.int32(-zero * total), square
 
 
 @_jit

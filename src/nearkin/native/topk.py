@@ -10,6 +10,7 @@ from nearkin.native.threads import in_threads
 from nearkin.native.vectors import copy, jit, read_only
 
 _MAX_FOLDS = 32
+_PAIR_BYTES = 1 << 18  # that are sorted at a time, in the cache
 
 
 def nearest_of(D: NDArray[np.float32], offsets: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -41,14 +42,20 @@ def smallest_pairs(
     """
     best, chosen = np.empty((len(values), k), np.float32), np.empty((len(values), k), np.int32)
 
+    at_once = max(1, _PAIR_BYTES // (8 * max(1, values.shape[1])))
+
     def fill(lo: int, hi: int) -> None:
-        pairs = _ordered(values[lo:hi].view(np.int32)).astype(np.int64) << 32
-        pairs |= numbers[lo:hi].view(np.uint32)
-        if 2 * k < pairs.shape[1]:
-            pairs = np.partition(pairs, k - 1, axis=1)[:, :k]
-        pairs = np.sort(pairs, axis=1)[:, :k]
-        chosen[lo:hi] = pairs.astype(np.int32)  # the lower half
-        best[lo:hi] = _ordered((pairs >> 32).astype(np.int32)).view(np.float32)
+        for first in range(lo, hi, at_once):
+            part = slice(first, min(first + at_once, hi))
+            pairs = _ordered(values[part].view(np.int32)).astype(np.int64)
+            pairs <<= 32
+            pairs |= numbers[part].view(np.uint32)
+            if 2 * k < pairs.shape[1]:
+                pairs.partition(k - 1, axis=1)
+                pairs = pairs[:, :k]
+            pairs = np.sort(pairs, axis=1)[:, :k]
+            chosen[part] = pairs.astype(np.int32)  # the lower half
+            best[part] = _ordered((pairs >> 32).astype(np.int32)).view(np.float32)
 
     in_threads(fill, len(values))
     return best, chosen

@@ -17,7 +17,7 @@ Array = NDArray[np.float32]
 DIMS, ITERATIONS, TRAIN_ROWS_A_CELL = 128, 6, 25
 CELLS_A_ROOT = 4  # rows of a cell share most of their neighbours, as learning likes it
 PCA_ROWS = 10_000  # more of them move the leading directions by little
-_ROWS = 16_384
+_ROWS = 2_048  # their copies stay in the cache
 
 
 class Partition:
