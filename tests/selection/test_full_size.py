@@ -30,8 +30,12 @@ from samples import blobs
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
     """Samples of at most 120 rows."""
-    for name in ("FIRST_ROWS", "SECOND_ROWS"):
-        monkeypatch.setattr(f"nearkin.selection.automatic.{name}", (100, 120))
+    for name, rows in {
+        "ONE_SAMPLE": (100, 120),
+        "FIRST_ROWS": 120,
+        "SECOND_ROWS": (100, 120),
+    }.items():
+        monkeypatch.setattr(automatic, name, rows)
 
 
 def board(n, seed=0):
@@ -284,3 +288,12 @@ def test_copies_of_rows_are_part_of_the_memory_that_is_checked(monkeypatch):
     assert stages["preprocessing"] == before["preprocessing"] + X.nbytes
     assert "plain neighbours" not in before
     assert stages["plain neighbours"] > 2 * X.nbytes  # the prepared rows, and those as they are
+
+
+def test_starts_are_ranked_on_few_rows_with_less_learning():
+    X, y = board(1_000)
+    trials = [t for t in SoftVotingKNN(random_state=0).fit(X, y).trials_ if t["learner"]]
+    ranked = [t for t in trials if (t["epochs"], t["learner"]["n_neighbors"]) == (1, "30")]
+    assert len(ranked) >= 8
+    assert trials[: len(ranked)] == ranked
+    assert trials[len(ranked)]["learner"]["n_neighbors"] == "50"

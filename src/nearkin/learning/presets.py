@@ -16,6 +16,7 @@ TALL: Preset = {"sampling": Softmax(), "n_neighbors": 100}
 
 # Where the automatic choice (`nearkin.selection`) starts, and what it changes, a group at a time.
 START: Preset = {"sampling": Softmax(0.1), "n_neighbors": 50, "step_size": 0.5}
+RANKING: Preset = {"n_neighbors": 30}  # which rank starts as more of them do
 CHANGES: list[list[Preset]] = [
     [{"sampling": Softmax(t)} for t in (0.05, 0.2)],
     [{"step_size": s} for s in (0.2, 1.0)],

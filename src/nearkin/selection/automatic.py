@@ -29,11 +29,13 @@ from nearkin.voting.parts import Parts, Unsettled
 from nearkin.voting.votes import Vote
 
 SETTLED_ON = 3_000  # rows to settle a choice on with all others
-ONE_SAMPLE = 1.25  # with at most so many times the rows of the first sample, there is no second
-FIRST_CELLS, SECOND_CELLS = 8e5, 4e6  # rows × prepared columns of the samples, at effort 1
-FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)  # at least and at most
+# With at most so many rows or, of wide ones, cells, one sample serves for all.
+ONE_SAMPLE, ONE_SAMPLE_CELLS = (5_000, 10_000), 1e6
+# Of two samples, at effort 1: rows of the first, which ranks starts, and rows × prepared columns
+# of the second, with its least and most rows.
+FIRST_ROWS, SECOND_CELLS, SECOND_ROWS = 4_000, 4e6, (4_000, 24_000)
 # Rows to judge on: where one sample serves for all, of the first of two, of the second.
-HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, (2_000, 3_000)
+HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 800, (2_000, 3_000)
 
 
 class Choice(NamedTuple):
@@ -107,10 +109,10 @@ def select(
         given = not isinstance(preprocess, str)
         draw = partial(draw_search, rows, labels, groups, options, seed, given, trials)
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
-        most = np.clip(FIRST_CELLS / columns, *FIRST_ROWS)
-        single = len(labels) <= ONE_SAMPLE * options.effort * most
-        most, asked = (np.inf, HELD_OUT) if single else (most, FIRST_HELD_OUT)
+        single = len(labels) <= options.effort * np.clip(ONE_SAMPLE_CELLS / columns, *ONE_SAMPLE)
+        most, asked = (np.inf, HELD_OUT) if single else (FIRST_ROWS, FIRST_HELD_OUT)
         first = second = draw(most, asked)
+        first.ranking = not single
         plain, starts = best_starts(first, preprocess)
         contends = first.contends(plain, first.best(starts))
         if not single:

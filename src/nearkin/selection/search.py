@@ -18,6 +18,7 @@ from nearkin.learning.presets import (
     CHANGES,
     INDEX_CHANGES,
     INDEX_START,
+    RANKING,
     START,
     WIDE_CHANGES,
     WIDE_START,
@@ -111,6 +112,7 @@ class Search:
     row_numbers: NDArray[np.int64]  # among all rows
     given: bool  # whether the preprocessing is the user's, and stays as it is
     trials: list[dict[str, Any]] = field(default_factory=list)
+    ranking: bool = False  # starts only, the best of which are learned from again on more rows
 
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
@@ -133,7 +135,9 @@ class Search:
         """The learner that starts are compared with."""
         if self.wide:
             return WIDE_START
-        return INDEX_START if self.options.for_index else START
+        if self.options.for_index:
+            return INDEX_START
+        return START | RANKING if self.ranking else START
 
     @property
     def changes(self) -> list[list[Preset]]:
@@ -170,6 +174,7 @@ class Search:
     ) -> Candidate:
         """The learner after so many epochs or, with `curve`, after the best number of them."""
         began = time.perf_counter()
+        epochs = 1 if self.ranking else epochs
         wanted = max(NEIGHBORS, learner["n_neighbors"])
         prepared = self._prepare(preprocess, wanted)
         with _quiet(), serial_blas():
