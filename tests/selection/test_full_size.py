@@ -30,12 +30,8 @@ from samples import blobs
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
     """Samples of at most 120 rows."""
-    for name, rows in {
-        "ONE_SAMPLE": (100, 120),
-        "FIRST_ROWS": 120,
-        "SECOND_ROWS": (100, 120),
-    }.items():
-        monkeypatch.setattr(automatic, name, rows)
+    for name in ("ONE_SAMPLE", "FIRST_ROWS", "SECOND_ROWS"):
+        monkeypatch.setattr(automatic, name, (100, 120))
 
 
 def board(n, seed=0):

@@ -31,11 +31,12 @@ from nearkin.voting.votes import Vote
 SETTLED_ON = 3_000  # rows to settle a choice on with all others
 # With at most so many rows or, of wide ones, cells, one sample serves for all.
 ONE_SAMPLE, ONE_SAMPLE_CELLS = (5_000, 10_000), 1e6
-# Of two samples, at effort 1: rows of the first, which ranks starts, and rows × prepared columns
-# of the second, with its least and most rows.
-FIRST_ROWS, SECOND_CELLS, SECOND_ROWS = 4_000, 4e6, (4_000, 24_000)
+# Of two samples, at effort 1: rows of each class in the first, which ranks starts, rows × prepared
+# columns of the second, and the least and most rows of both.
+FIRST_ROWS_A_CLASS, SECOND_CELLS = 100, 4e6
+FIRST_ROWS, SECOND_ROWS = (4_000, 8_000), (4_000, 24_000)
 # Rows to judge on: where one sample serves for all, of the first of two, of the second.
-HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 800, (2_000, 3_000)
+HELD_OUT, FIRST_HELD_OUT, SECOND_HELD_OUT = 2_000, 1_250, (2_000, 3_000)
 
 
 class Choice(NamedTuple):
@@ -110,8 +111,7 @@ def select(
         draw = partial(draw_search, rows, labels, groups, options, seed, given, trials)
         columns = max(START_COMPONENTS, rows.shape[1] // 4)
         single = len(labels) <= options.effort * np.clip(ONE_SAMPLE_CELLS / columns, *ONE_SAMPLE)
-        most, asked = (np.inf, HELD_OUT) if single else (FIRST_ROWS, FIRST_HELD_OUT)
-        first = second = draw(most, asked)
+        first = second = draw(np.inf, HELD_OUT) if single else draw(*_first_sample(labels))
         first.ranking = not single
         plain, starts = best_starts(first, preprocess)
         contends = first.contends(plain, first.best(starts))
@@ -133,6 +133,12 @@ def select(
         if not isinstance(stopped, Exception):  # Ctrl-C, in whatever form
             stopped.add_note(summary(trials, options.scoring))
         raise
+
+
+def _first_sample(labels: Labels) -> tuple[float, int]:
+    """Rows of the first of two samples, at effort 1, and how many of them are held out."""
+    most = float(np.clip(FIRST_ROWS_A_CLASS * (labels.max() + 1), *FIRST_ROWS))
+    return most, int(min(FRACTION * most, FIRST_HELD_OUT))
 
 
 def draw_search(
