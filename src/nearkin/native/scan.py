@@ -154,6 +154,31 @@ def _code(rows, slots, by_products, zero, coded, lo, hi):  # type: ignore[no-unt
     return longest_error, longest
 
 
+def decode_rows(
+    coded: CodedCells, slots: NDArray[np.integer], dims: int, *, zero: int = SEVEN_BITS
+) -> Array:
+    """The first `dims` numbers of the rows in some slots, as far as their codes tell."""
+    if not 0 <= dims <= coded.centroids.shape[1]:
+        raise ValueError(f"dims={dims}, of {coded.centroids.shape[1]}")
+    if len(slots) and not 0 <= slots.min() <= slots.max() < len(coded.offsets):
+        raise ValueError(f"slots holds {slots.min()} to {slots.max()}")
+    cell = np.searchsorted(coded.first, slots // PANEL_ROWS, side="right") - 1
+    rows = np.empty((len(slots), dims), np.float32)
+    frozen = CodedCells(*(read_only(array) for array in coded))  # type: ignore[arg-type]
+    in_threads(partial(_decode, frozen, slots, cell, zero, rows), len(slots))
+    return rows
+
+
+@_jit
+def _decode(coded, slots, cell, zero, rows, lo, hi):  # type: ignore[no-untyped-def]
+    for i in range(lo, hi):
+        panel, origin = coded.panels[slots[i] // PANEL_ROWS], coded.centroids[cell[i]]
+        step, place = coded.steps[cell[i]], 4 * (slots[i] % PANEL_ROWS)
+        for d in range(rows.shape[1]):
+            code = panel[4 * PANEL_ROWS * (d // 4) + place + d % 4]
+            rows[i, d] = origin[d] + step * np.float32(np.int32(code) - zero)
+
+
 def check_coded(coded: CodedCells, dims: int) -> None:
     """Refuse arrays, perhaps of a file, that `code_cells` cannot have made of rows of `dims`."""
     width, n_panels = dims + -dims % PANEL_ROWS, len(coded.panels)
