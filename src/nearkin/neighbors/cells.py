@@ -24,7 +24,7 @@ from nearkin.native.scan import CodedCells, best_slots, check_coded, code_cells,
 from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.exact import Exact, products_of
-from nearkin.neighbors.kmeans import Partition
+from nearkin.neighbors.kmeans import Partition, in_tour
 from nearkin.neighbors.sizes import CODED_DIMS, SEARCHED_CELLS_A_ROOT
 from nearkin.validation.arrays import check_fitted_array
 
@@ -53,6 +53,8 @@ class Cells(Index):
     ) -> None:
         recall, n = _recall(description), len(rows)
         partition = Partition(rows, CODED_DIMS, SEARCHED_CELLS_A_ROOT)
+        # Rows of cells that are queried one after the other share cells and neighbours.
+        partition.centroids = in_tour(partition.centroids)
         reduced = np.empty((n, len(partition.directions)), np.float32)
         cell = np.empty(n, np.int64)
         for lo, hi in blocks(n, 65_536):
