@@ -14,8 +14,8 @@ a machine that others use, --threads 1 is the fair comparison: OpenMP threads sp
 which counts as CPU time.
 
 Below each table stand nearkin's shares of the machine's limits, measured in the same run: products
-of bytes against register tiles on cached data, products in float32 (rows onto the leading
-directions, and with the centroids) against a large product by BLAS, and re-ranked rows against the
+of bytes against register tiles on cached data, products in float32 (with the centroids: rows come
+from their codes) against a large product by BLAS, and re-ranked rows against the
 bandwidth of reading memory in order: above 100 % where queries share rows in the cache. The limit
 of all is the sum of the three times, at full speed, over the time that the lists took.
 
@@ -141,19 +141,18 @@ def limits(X: np.ndarray, k: int, recall: float) -> None:
         index = Cells(X, f"cells;recall={recall}")
         index.prepare(k)
         at = index.order[: len(X) // 10]
-        queries = np.ascontiguousarray(X[at])
-        _, finding, _ = measured(lambda: index.search(queries, k + 1))
+        _, finding, _ = measured(lambda: index.search_rows(at, k + 1))
         _, listing, _ = measured(lambda: row_neighbors(index, X, at, k))
-        reduced = index._reduce(queries)
+        reduced = index._reduced_rows(at)
         visited = index._sizes[index._nearest_cells(reduced, int(index.tuned[1]))].sum()
         multiplying = visited * reduced.shape[1] / machine.byte_product_peak()
-        reducing = 2 * reduced.size * (X.shape[1] + len(index._sizes)) / machine.product_peak()
+        ranking = 2 * reduced.size * len(index._sizes) / machine.product_peak()
         reading = len(at) * int(index.tuned[2]) * 4 * X.shape[1] / machine.copy_bandwidth()
     print(f"\nk={k}: {index.tuned[1]} of {len(index._coded.steps)} cells, {index.tuned[2]} "
           f"candidates; products of bytes at {multiplying / finding:.0%} of their peak, re-ranking "
           f"at {reading / max(listing - finding, 1e-9):.0%} of the bandwidth of memory, "
           f"these two at {(multiplying + reading) / listing:.0%} of the limit, with products in "
-          f"float32 at {(multiplying + reducing + reading) / listing:.0%}", flush=True)  # fmt: skip
+          f"float32 at {(multiplying + ranking + reading) / listing:.0%}", flush=True)  # fmt: skip
 
 
 def growth(X: np.ndarray, given: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nearkin.native.byte_products import PANEL_ROWS
 from nearkin.native.jit import target_features
-from nearkin.native.scan import QUERIES_AT_ONCE, best_slots, code_cells
+from nearkin.native.scan import QUERIES_AT_ONCE, best_slots, code_cells, decode_rows
 from nearkin.native.threads import limited
 from other_instructions import digest_compiled_for
 
@@ -90,6 +90,27 @@ def test_slots_hold_every_row_once():
     _, rows_of, _ = code_cells(rows, cell, False)
     np.testing.assert_array_equal(np.sort(rows_of[rows_of >= 0]), np.arange(333))
     np.testing.assert_array_equal(rows_of[rows_of >= 0], np.argsort(cell, kind="stable"))
+
+
+@pytest.mark.parametrize("zero", [64, 128])
+@pytest.mark.parametrize("dims", [1, 20, 60])
+def test_decoded_rows_are_off_by_half_a_step(zero, dims):
+    rows, cell, *_ = case(n=333, dims=dims)
+    coded, rows_of, (error, _) = code_cells(rows, cell, False, zero=zero)
+    slots = np.flatnonzero(rows_of >= 0)[::-1]
+    decoded = decode_rows(coded, slots, dims, zero=zero)
+    errors = decoded - rows[rows_of[slots]]
+    steps = coded.steps[np.unique(cell, return_inverse=True)[1][rows_of[slots]]]
+    assert (np.abs(errors) <= 0.501 * steps[:, None]).all()
+    assert np.linalg.norm(errors, axis=1).max() == pytest.approx(error, rel=1e-3)
+
+
+@pytest.mark.parametrize(("slots", "dims"), [([-1], 4), ([10**6], 4), ([0], 17)])
+def test_no_row_beyond_the_codes_is_decoded(slots, dims):
+    rows, cell, *_ = case(n=50, dims=16)
+    coded, *_ = code_cells(rows, cell, False)
+    with pytest.raises(ValueError, match=r"slots|dims"):
+        decode_rows(coded, np.array(slots), dims)
 
 
 @settings(deadline=None, max_examples=25)  # the first call compiles

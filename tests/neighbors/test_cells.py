@@ -148,6 +148,17 @@ def test_an_index_that_does_not_fit_is_refused(name, change):
         NeighborIndex.restored(ROWS, "cells", broken(name, change))
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "dot"])
+@pytest.mark.parametrize("name", ["descriptors", "far from the origin", "lengths that differ"])
+def test_rows_find_from_their_codes_what_they_find_as_queries(name, metric):
+    rows, at = CASES[name].astype(np.float32), np.arange(7, 3_000, 11)
+    index = Cells(rows, metric=metric)
+    index.prepare(20)
+    near, own = index.search(rows[at], 21), index.search_rows(at, 21)
+    same = np.mean([len(np.intersect1d(a, b)) for a, b in zip(near, own)])
+    assert same > (0.95 if metric == "euclidean" else 0.9999) * near.shape[1]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_lists_without_distances_hold_the_same_rows(name):
     rows = CASES[name].astype(np.float32)

@@ -85,11 +85,11 @@ class Counting(Cells):
 
     searched, fail_at = 0, None
 
-    def search(self, queries, k):
+    def search_rows(self, at, k):
         if Counting.searched == Counting.fail_at:
             raise KeyboardInterrupt
-        Counting.searched += len(queries)
-        return super().search(queries, k)
+        Counting.searched += len(at)
+        return super().search_rows(at, k)
 
 
 def test_a_second_call_finds_the_missing_shards_only(rows, tmp_path, small_shards):

@@ -79,47 +79,47 @@ def _pair_values(products, Q, Z, indices, out, lo, hi):  # type: ignore[no-untyp
 
 @jit
 def _of_shared_rows(products, Q, Z, indices, out):  # type: ignore[no-untyped-def]
-    """Values of all pairs, row by row; the next row is fetched while one is read."""
-    queries, places, ends = _by_row(indices, len(Z))
+    """Values of all pairs, row by row; the next row is fetched while one is read.
+
+    Rows come in the order in which the queries list them: those that one query lists are listed by
+    the queries beside it, which are then still in the cache.
+    """
+    rows, queries, places, ends = _by_row(indices, len(Z))
     values = np.empty(len(Q) * indices.shape[1], np.float32)
     for m in range(ends[0]):
         out[queries[m], places[m]] = -np.inf if products else np.inf
-    begin, row = ends[0], _next_row(ends, 0)
-    while row < len(Z):
-        following, end = _next_row(ends, row + 1), ends[row + 1]
-        if following < len(Z):
-            prefetch_row(Z[following])
-        fill_values(products, Q, queries[begin:end], Z[row], values[: end - begin])
+    for r in range(len(rows)):
+        begin, end = ends[r], ends[r + 1]
+        if r + 1 < len(rows):
+            prefetch_row(Z[rows[r + 1]])
+        fill_values(products, Q, queries[begin:end], Z[rows[r]], values[: end - begin])
         for m in range(begin, end):
             out[queries[m], places[m]] = values[m - begin]
-        begin, row = end, following
-
-
-@jit
-def _next_row(ends, row):  # type: ignore[no-untyped-def]
-    """The first row from `row` on that is in a list."""
-    while row < len(ends) - 1 and ends[row + 1] == ends[row]:
-        row += 1
-    return row
 
 
 @jit
 def _by_row(indices, n_rows):  # type: ignore[no-untyped-def]
-    """Lists and places in them, in the order of the rows that they hold, and where rows end.
+    """The rows in the lists, as they come up; lists and places in them by row, and where rows end.
 
     Places without a row come first, up to the first end.
     """
-    width = indices.shape[1]
-    ends = np.zeros(n_rows + 2, np.int64)
+    width, n = indices.shape[1], 0
+    rank = np.full(n_rows + 1, -1, np.int32)  # the last, which is that of no row, stays as it is
+    rows = np.empty(min(indices.size, n_rows), np.int32)
+    ends = np.zeros(len(rows) + 2, np.int64)
     for i in range(len(indices)):
-        for n in range(width):
-            ends[indices[i, n] + 2] += 1  # -1 comes first
-    for j in range(n_rows + 1):
-        ends[j + 1] += ends[j]
+        for place in range(width):
+            j = indices[i, place]
+            if j >= 0 and rank[j] < 0:
+                rank[j], rows[n] = n, j
+                n += 1
+            ends[rank[j] + 2] += 1
+    for r in range(n + 1):
+        ends[r + 1] += ends[r]
     queries, places = np.empty(indices.size, np.int32), np.empty(indices.size, np.int32)
     for i in range(len(indices)):
-        for n in range(width):
-            j = indices[i, n] + 1
-            queries[ends[j]], places[ends[j]] = i, n
-            ends[j] += 1
-    return queries, places, ends[: n_rows + 1]
+        for place in range(width):
+            r = rank[indices[i, place]] + 1
+            queries[ends[r]], places[ends[r]] = i, place
+            ends[r] += 1
+    return rows[:n], queries, places, ends[: n + 1]

@@ -40,7 +40,7 @@ QUERIES_AT_ONCE = 512  # their buffers fit the cache; enough of them visit a cel
 _MAX_QUERY_CODE = 127
 # The code of zero, since a row's bytes are unsigned. With VNNI they may have all eight bits.
 SEVEN_BITS, EIGHT_BITS = 64, 128
-_BINS = 256
+_BINS, _BUFFERED = 256, 3  # of a query's values; times as many slots as are wanted
 _FEW_CELLS = 64  # large ones: each is a task of its own
 _NO_LIMIT = np.finfo(np.float32).max
 _ROUNDING = np.float32(4e-7)  # of a limit in float32: twice the sum of two roundings
@@ -154,6 +154,31 @@ def _code(rows, slots, by_products, zero, coded, lo, hi):  # type: ignore[no-unt
     return longest_error, longest
 
 
+def decode_rows(
+    coded: CodedCells, slots: NDArray[np.integer], dims: int, *, zero: int = SEVEN_BITS
+) -> Array:
+    """The first `dims` numbers of the rows in some slots, as far as their codes tell."""
+    if not 0 <= dims <= coded.centroids.shape[1]:
+        raise ValueError(f"dims={dims}, of {coded.centroids.shape[1]}")
+    if len(slots) and not 0 <= slots.min() <= slots.max() < len(coded.offsets):
+        raise ValueError(f"slots holds {slots.min()} to {slots.max()}")
+    cell = np.searchsorted(coded.first, slots // PANEL_ROWS, side="right") - 1
+    rows = np.empty((len(slots), dims), np.float32)
+    frozen = CodedCells(*(read_only(array) for array in coded))  # type: ignore[arg-type]
+    in_threads(partial(_decode, frozen, slots, cell, zero, rows), len(slots))
+    return rows
+
+
+@_jit
+def _decode(coded, slots, cell, zero, rows, lo, hi):  # type: ignore[no-untyped-def]
+    for i in range(lo, hi):
+        panel, origin = coded.panels[slots[i] // PANEL_ROWS], coded.centroids[cell[i]]
+        step, place = coded.steps[cell[i]], 4 * (slots[i] % PANEL_ROWS)
+        for d in range(rows.shape[1]):
+            code = panel[4 * PANEL_ROWS * (d // 4) + place + d % 4]
+            rows[i, d] = origin[d] + step * np.float32(np.int32(code) - zero)
+
+
 def check_coded(coded: CodedCells, dims: int) -> None:
     """Refuse arrays, perhaps of a file, that `code_cells` cannot have made of rows of `dims`."""
     width, n_panels = dims + -dims % PANEL_ROWS, len(coded.panels)
@@ -201,7 +226,7 @@ def best_slots(
         raise ValueError(f"{n} queries, probes of shape {probes.shape}, wanted={wanted}")
     if probes.size and not 0 <= probes.min() <= probes.max() < len(coded.steps):
         raise ValueError(f"probes holds {probes.min()} to {probes.max()}")
-    values, slots = np.full((n, wanted), np.inf, np.float32), np.full((n, wanted), -1, np.int32)
+    values, slots = np.empty((n, wanted), np.float32), np.empty((n, wanted), np.int32)
     asked = read_only(queries), read_only(np.ascontiguousarray(probes, np.int32))
     frozen = CodedCells(*(read_only(array) for array in coded))  # type: ignore[arg-type]
     scan = partial(_scan, frozen, *asked, by_products, zero, values, slots)
@@ -215,11 +240,11 @@ def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, 
     panels, offsets, first, steps, centroids = coded  # counted as references once, not every time
     wanted, depth = out_values.shape[1], panels.shape[1] // (4 * PANEL_ROWS)
     visitors, starts, order = _by_cell(probes, lo, hi, len(steps))
-    capacity = PANEL_ROWS * (2 * wanted // PANEL_ROWS + 3)  # whole vectors are written
+    capacity = PANEL_ROWS * (_BUFFERED * wanted // PANEL_ROWS + 3)  # whole vectors are written
     values = np.empty((hi - lo, capacity), np.float32)
     slots = np.empty((hi - lo, capacity), np.int32)
     found, limits = np.zeros(hi - lo, np.int64), np.full(hi - lo, _NO_LIMIT, np.float32)
-    counts, keys = np.empty(_BINS, np.int32), np.empty(capacity, np.uint64)
+    scratch, keys = np.empty(2, np.int32), np.empty(capacity, np.uint64)
     codes, own = np.zeros((depth, TILE_QUERIES), np.int32), np.empty(4 * depth, np.int8)
     words, terms = own.view(np.int32), np.empty(4 * depth, np.float32)
     nowhere = np.zeros(4 * depth, np.float32)
@@ -257,18 +282,23 @@ def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, 
                         capacity * i + found[i],
                     )  # fmt: skip
                     if found[i] > capacity - PANEL_ROWS:
-                        found[i] = _keep_best(wanted, found[i], values[i], slots[i], counts)
+                        bins = _bins(wanted, found[i], values[i], scratch)
+                        found[i] = _keep_best(found[i], values[i], slots[i], bins)
                         if found[i] > wanted + wanted // 2:  # many nearly equal values
-                            _keep_exactly(wanted, found[i], values[i], slots[i], keys)
+                            _keep_exactly(wanted, found[i], values[i], slots[i], bins, keys)
                             found[i] = wanted
-                        _, limits[i] = _extremes(values[i], found[i], counts)
+                        _, limits[i] = _extremes(values[i], found[i], scratch)
                         most[m] = _relative(limits[i], bases[m])
     for i in range(hi - lo):
         if found[i] > wanted:
-            found[i] = _keep_best(wanted, found[i], values[i], slots[i], counts)
-            _keep_exactly(wanted, found[i], values[i], slots[i], keys)
-        for n in range(min(found[i], wanted)):
+            bins = _bins(wanted, found[i], values[i], scratch)
+            found[i] = _keep_best(found[i], values[i], slots[i], bins)
+            _keep_exactly(wanted, found[i], values[i], slots[i], bins, keys)
+        kept = min(found[i], wanted)
+        for n in range(kept):
             out_values[lo + i, n], out_slots[lo + i, n] = values[i, n], slots[i, n]
+        for n in range(kept, wanted):
+            out_values[lo + i, n], out_slots[lo + i, n] = np.inf, -1
 
 
 @_jit
@@ -313,30 +343,49 @@ def _relative(limit, base):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _keep_best(wanted, found, values, slots, counts):  # type: ignore[no-untyped-def]
-    """Move the best, and those of the same bin of a histogram, to the front; return their number.
+def _bins(wanted, found, values, scratch):  # type: ignore[no-untyped-def]
+    """Smallest value, bins in a unit, and how many bins hold the best, of `_BINS` bins.
 
-    Hoare's algorithm would mispredict every other comparison.
+    By bisection: passes that vectorise take less time than one that counts the values of each bin,
+    and Hoare's algorithm would mispredict every other comparison.
     """
-    low, high = _extremes(values, found, counts)
-    scale = np.float32(len(counts) - 1) / (high - low) if high > low else np.float32(0)
-    counts[:] = 0
+    low, high = _extremes(values, found, scratch)
+    scale = np.float32(_BINS - 1) / (high - low) if high > low else np.float32(0)
+    few, edge = 0, _BINS
+    while edge - few > 1:
+        middle = (few + edge) // 2
+        if _count(values, found, low, scale, np.float32(middle)) < wanted:
+            few = middle
+        else:
+            edge = middle
+    return low, scale, edge
+
+
+@_jit
+def _count(values, found, low, scale, edge):  # type: ignore[no-untyped-def]
+    """How many of the values `compress` would keep."""
+    count = np.int32(0)
     for n in range(found):
-        counts[np.int64((values[n] - low) * scale)] += 1
-    edge, total = 0, 0
-    while total < wanted:
-        total += counts[edge]
-        edge += 1
+        count = np.int32(count + np.int32((values[n] - low) * scale < edge))
+    return count
+
+
+@_jit
+def _keep_best(found, values, slots, bins):  # type: ignore[no-untyped-def]
+    """Move the best, and those of the same bin, to the front; return their number."""
+    low, scale, edge = bins
     return compress(values, slots, found, low, scale, np.float32(edge))
 
 
 @_jit
-def _keep_exactly(wanted, found, values, slots, keys):  # type: ignore[no-untyped-def]
-    """Move the best to the front."""
-    bits = values.view(np.uint32)
+def _keep_exactly(wanted, found, values, slots, bins, keys):  # type: ignore[no-untyped-def]
+    """Move the best of what `_keep_best` has kept to the front: only the last bin has others."""
+    low, scale, edge = bins
+    bits, last_bin, count = values.view(np.uint32), np.float32(edge - 1), 0
     for n in range(found):
-        keys[n] = _key(bits[n], slots[n])
-    last, kept = quickselect(keys[:found], wanted - 1), 0
+        keys[count] = _key(bits[n], slots[n])
+        count += (values[n] - low) * scale >= last_bin
+    last, kept = quickselect(keys[:count], wanted - (found - count) - 1), 0
     for n in range(found):
         values[kept], slots[kept] = values[n], slots[n]
         kept += _key(bits[n], slots[n]) <= last

@@ -10,6 +10,7 @@ probes and candidates that reach the requested recall are measured on a sample o
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -19,12 +20,11 @@ from numpy.typing import NDArray
 from nearkin.io import safetensors
 from nearkin.native.byte_products import PANEL_ROWS
 from nearkin.native.byte_rows import ByteRows, check_byte_rows, code_rows, nearest_of_candidates
-from nearkin.native.scan import CodedCells, best_slots, check_coded, code_cells
+from nearkin.native.scan import CodedCells, best_slots, check_coded, code_cells, decode_rows
 from nearkin.native.topk import smallest_pairs
 from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.exact import Exact, products_of
-from nearkin.neighbors.kmeans import Partition
-from nearkin.neighbors.lists import query_neighbors
+from nearkin.neighbors.kmeans import Partition, in_tour
 from nearkin.neighbors.sizes import CODED_DIMS, SEARCHED_CELLS_A_ROOT
 from nearkin.validation.arrays import check_fitted_array
 
@@ -53,6 +53,8 @@ class Cells(Index):
     ) -> None:
         recall, n = _recall(description), len(rows)
         partition = Partition(rows, CODED_DIMS, SEARCHED_CELLS_A_ROOT)
+        # Rows of cells that are queried one after the other share cells and neighbours.
+        partition.centroids = in_tour(partition.centroids)
         reduced = np.empty((n, len(partition.directions)), np.float32)
         cell = np.empty(n, np.int64)
         for lo, hi in blocks(n, 65_536):
@@ -94,9 +96,9 @@ class Cells(Index):
         n, dims = self.rows.shape
         at = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE_ROWS])
         queries = np.ascontiguousarray(self.rows[at])
-        exact = Exact(self.rows, metric=self.metric)
-        true = query_neighbors(exact, self.rows, queries, min(k + 1, n))[1]
-        reduced = self._reduce(queries)
+        # Rounding may swap rows that are as near; to verify them took as long as the products.
+        true = Exact(self.rows, metric=self.metric).topk(queries, min(k + 1, n))[1]
+        reduced = self._reduced_rows(at)
         cells = self._nearest_cells(reduced, len(self._sizes))
         ranks, row_cells = np.argsort(cells, axis=1), self.row_cells  # of all cells, by query
         needed = np.take_along_axis(ranks, row_cells[true], axis=1)
@@ -120,7 +122,11 @@ class Cells(Index):
 
     def search(self, queries: Array, k: int) -> NDArray[np.int32]:
         """Return candidates for the `k` nearest rows of each query."""
-        return self.rows_of[self._slots(queries, k)]
+        return self.rows_of[self._slots(self._reduce(queries), k)]
+
+    def search_rows(self, at: NDArray[np.int64], k: int) -> NDArray[np.int32]:
+        """Return candidates for the `k` nearest rows of each of the rows `at`."""
+        return self.rows_of[self._slots(self._reduced_rows(at), k)]
 
     def prepare_lists(self) -> None:
         """Get ready for `row_lists`: code all rows, in the order of the slots."""
@@ -137,7 +143,7 @@ class Cells(Index):
         if self._bytes is None:
             return None
         queries = np.ascontiguousarray(self.rows[at])
-        slots = self._slots(queries, k + 1)  # a row finds itself
+        slots = self._slots(self._reduced_rows(at), k + 1)  # a row finds itself
         return nearest_of_candidates(self._bytes, self.rows, self.rows_of, queries, slots, at, k)
 
     @property
@@ -147,9 +153,8 @@ class Cells(Index):
         cell[self.order] = np.repeat(np.arange(len(self._sizes)), self._sizes)
         return cell
 
-    def _slots(self, queries: Array, k: int) -> NDArray[np.int32]:
-        """Slots of candidates for the `k` nearest rows of each query."""
-        reduced = self._reduce(queries)
+    def _slots(self, reduced: Array, k: int) -> NDArray[np.int32]:
+        """Slots of candidates for the `k` nearest rows of each reduced query."""
         fewest = int(np.searchsorted(self._held, k)) + 1
         probes = self._nearest_cells(reduced, max(int(self.tuned[1]), fewest))
         wanted = min(max(k, int(self.tuned[2])), len(self.rows))
@@ -159,6 +164,22 @@ class Cells(Index):
         if self.metric == "euclidean":
             return self._partition.reduce(queries)
         return self._partition.project(queries)
+
+    def _reduced_rows(self, at: NDArray[np.int64]) -> Array:
+        """The rows `at`, reduced: by distance their codes are near enough, and cost no product.
+
+        Not by dot product: a code may be off by more than the length of a short row.
+        """
+        if self.metric == "dot":
+            return self._reduce(np.ascontiguousarray(self.rows[at]))
+        return decode_rows(self._coded, self._slot_of[at], len(self._partition.directions))
+
+    @cached_property
+    def _slot_of(self) -> NDArray[np.int32]:
+        """The slot of each row."""
+        slots = np.empty(len(self.rows), np.int32)
+        slots[self.order] = np.flatnonzero(self.rows_of >= 0)
+        return slots
 
     def _nearest_cells(self, reduced: Array, n: int) -> NDArray[np.int32]:
         """The `n` nearest cells of each query, nearest first."""
@@ -222,7 +243,7 @@ class Cells(Index):
 
 
 def _needed(
-    true: NDArray[np.int32],
+    true: NDArray[np.int64],
     near: NDArray[np.int32],
     visited: NDArray[np.bool_],
     n: int,

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from nearkin.io.progress_bar import track
 from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.lists import (
-    QUERY_BLOCK,
     Neighbors,
+    query_block,
     query_neighbors,
     row_lists,
     row_neighbors,
@@ -129,7 +129,7 @@ def search_in_blocks(
     index.prepare(k)
     n, order = (len(rows), index.order) if vectors is None else (len(vectors), None)
     found = np.empty((n, k), np.float32), np.empty((n, k), np.int32)
-    for at in _in_blocks(n, order, verbose):
+    for at in _in_blocks(n, k, order, verbose):
         if vectors is None:
             found[0][at], found[1][at] = row_neighbors(index, rows, at, k)
         else:
@@ -142,17 +142,17 @@ def _lists(index: Index, rows: Array, k: int, verbose: int) -> Lists:
     """Lists of all rows, without distances."""
     index.prepare(k)
     lists = np.empty((len(rows), k), np.int32)
-    for at in _in_blocks(len(rows), index.order, verbose):
+    for at in _in_blocks(len(rows), k, index.order, verbose):
         lists[at] = row_lists(index, rows, at, k)
     getattr(index, "release_lists", lambda: None)()
     return lists
 
 
 def _in_blocks(
-    n: int, order: NDArray[np.int64] | None, verbose: int
+    n: int, k: int, order: NDArray[np.int64] | None, verbose: int
 ) -> Iterator[NDArray[np.int64]]:
     """Yield the numbers of `n` rows, in an order that may be better than their own."""
-    for lo, hi in track(list(blocks(n, QUERY_BLOCK)), "neighbours", show=verbose > 0):
+    for lo, hi in track(list(blocks(n, query_block(k))), "neighbours", show=verbose > 0):
         yield np.arange(lo, hi) if order is None else order[lo:hi]
 
 

@@ -4,7 +4,7 @@ from nearkin.native.threads import n_threads
 from nearkin.neighbors.faiss import FaissIndex
 from nearkin.neighbors.itq import SAMPLE, settings_of
 from nearkin.neighbors.kmeans import TRAIN_ROWS_A_CELL
-from nearkin.neighbors.lists import QUERY_BLOCK
+from nearkin.neighbors.lists import query_block
 from nearkin.neighbors.registry import EXACT_ROWS
 from nearkin.neighbors.sizes import (
     CODED_AT_ONCE,
@@ -32,7 +32,7 @@ def search_bytes(
     With `lists`, of all rows and without distances.
     """
     whole, queries = 4 * rows * dims, rows if queries is None else queries
-    asking = min(QUERY_BLOCK, queries)
+    asking = min(query_block(k), queries)
     block = asking * (8 * dims + SEARCH_BYTES * (k + 1))
     listed = LIST_BYTES if lists else LIST_BYTES + DISTANCE_BYTES
     needed = listed * queries * k + min(PRODUCT_BYTES, 4 * asking * rows)

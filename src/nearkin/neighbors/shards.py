@@ -19,7 +19,7 @@ from nearkin.io.progress_bar import track
 from nearkin.io.run_folder import RunFolder
 from nearkin.native.threads import limited, n_threads
 from nearkin.neighbors.base import Index, blocks
-from nearkin.neighbors.lists import QUERY_BLOCK, Neighbors, row_lists, row_neighbors
+from nearkin.neighbors.lists import Neighbors, query_block, row_lists, row_neighbors
 from nearkin.neighbors.registry import resolve
 
 SHARD_ROWS = 16_384
@@ -182,6 +182,6 @@ def find_shard(shards: Shards, n: int, threads: int) -> None:
         index = shards.back_end.load(rows, shards.index)
         order = np.arange(len(rows)) if index.order is None else index.order
         at = np.asarray(order[n * shards.size : (n + 1) * shards.size])
-        parts = [shards.find(index, at[lo:hi]) for lo, hi in blocks(len(at), QUERY_BLOCK)]
+        parts = [shards.find(index, at[lo:hi]) for lo, hi in blocks(len(at), query_block(shards.k))]
     found = {name: np.concatenate([part[name] for part in parts]) for name in shards.columns}
     shards.folder.worker().write(_shard(n), shards.inputs, {"at": at} | found)
