@@ -11,11 +11,10 @@ rows, 400 neighbours, votes = similarity⁴. The paper does not say how its rand
 drawn: here they are blocks of random rotations, which with ``hardest`` were better on held-out
 training images than independent Gaussian matrices (``docs/performance.md``, "SL-DE"; with
 ``softmax`` there is no clear difference). Beyond the paper, in a note:
-members of the second largest dimension in Gaussian projections, in projections that are learned,
-and with lists that hold back hubs (`tasks.Task.without_hubs`).
+members of the second largest dimension in Gaussian projections and in projections that are learned.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -104,7 +103,6 @@ def run(setup: Setup) -> Result:
     }
     found["gaussian"] = others.pop("random")
     found["learned"] = others
-    found["even"] = without_hubs(setup, shown["hardest"], dims[-2], members)
     made = [claim for rule in shown for claim in claims(rule, found[rule], members, D)]
     notes = [
         f"Mean of the per-class accuracies in %, {D:,}-d rows. hardest: the paper's settings; "
@@ -113,13 +111,6 @@ def run(setup: Setup) -> Result:
     ]
     numbers = found | {"members": members}
     return Result("figure4", TITLE, claims=made, numbers=numbers, notes=notes)
-
-
-def without_hubs(setup: Setup, panel: Panel, d: int, members: int) -> dict[str, float]:
-    """The single similarity and the ensemble with lists that hold back hubs."""
-    even = replace(panel, task=panel.task.without_hubs())
-    single = setup.value("figure4-even-single", even.inputs, even.single)
-    return {"single": single, "members": _kept(setup, "even", even, RANDOM, d, members)[-1]}
 
 
 def _kept(
@@ -141,9 +132,7 @@ def beyond(found: dict[str, Any], members: int, d: int) -> str:
         f"{found['gaussian'][-1]:.2f}), the single similarity {found['hardest']['single']:.2f}. "
         "pca: consecutive blocks of principal directions, as in the paper; "
         "strided: every n-th of them, the same energy for all; "
-        "discriminant: directions between classes, dealt out. With lists that hold back images "
-        f"near to everything (see Table 3) {members} random members of {d}-d reach "
-        f"{found['even']['members']:.2f}, the single similarity {found['even']['single']:.2f}."
+        "discriminant: directions between classes, dealt out."
     )
 
 

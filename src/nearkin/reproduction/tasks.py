@@ -16,7 +16,7 @@ fifth of the training images of three splits it puts more images of the right cl
 suffer: Retrieval 59.3 instead of 61.8; SL-NE, one split, five epochs, 63.6 instead of 65.0. So do
 diffusion and query expansion. What lifts the sums is the opposite, `Task.without_hubs`: Retrieval
 then gets 70.6 and SL-NE, ten epochs, 69.1 instead of 61.8 and 65.0. The lists do all the work, and
-similarities of unwhitened rows add nothing to it. Table 3 and Figure 4 show it beside the other.
+similarities of unwhitened rows add little to it: it stands beside the tables, in a note of Table 3.
 """
 
 from collections.abc import Callable
