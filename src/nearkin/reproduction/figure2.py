@@ -59,11 +59,13 @@ def run(setup: Setup) -> Result:
         panel: {rule: np.mean(found, axis=0).tolist() for rule, found in rules.items()}
         for panel, rules in drawn.items()
     }
-    made = [c for panel, found in curves.items() for c in claims(panel, found, why(drawn[panel]))]
+    reasons = {panel: why(found) for panel, found in drawn.items()}
+    made = [c for panel, found in curves.items() for c in claims(panel, found, reasons[panel])]
     return Result("figure2", TITLE, claims=made, numbers={"curves": curves, "draws": drawn}, notes=[
         "Mean of the per-class accuracies in % on the test images after each epoch, over "
         f"{draws} draws of {splits} split(s); epoch 0 is the inner product. The paper prints no "
-        "figures here, only curves."])  # fmt: skip
+        "figures here, only curves.",
+        *(f"{panel}: {reason}" for panel, reason in reasons.items() if reason)])  # fmt: skip
 
 
 def why(drawn: dict[str, list[list[float]]]) -> str:
