@@ -1,6 +1,6 @@
 """Table 1: four classes of Caltech-101, divided in four ways, by kNN, LMNN and SL-NE.
 
-Command: ``nearkin reproduce table1 --data DIR --folder RUN``; about six minutes on two cores once
+Command: ``nearkin reproduce table1 --data DIR --folder RUN``; about five minutes on two cores once
 the features are there.
 
 The paper: SL-NE is far above LMNN where classes are alike (flamingo against ibis 78.14 to 64.93)
