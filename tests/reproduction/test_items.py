@@ -206,6 +206,19 @@ def test_growth_beyond_the_papers_is_noticed():
     assert [c.text.split()[0] for c in table2.claims(words) if not c.holds] == ["SL-NE"]
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_method_is_timed_once_for_every_quantity(quick):
+    made = [(sweep.quantity, method) for sweep in table2.sweeps(quick) for method in sweep.methods]
+    assert sorted(made) == sorted((q, m) for q in published.GROWTH for m in published.TABLE2)
+    assert len({sweep.name for sweep in table2.sweeps(quick)}) == len(table2.sweeps(quick))
+
+
+def test_the_difference_of_the_rules_has_its_error_over_the_draws():
+    drawn = {"hardest": [[0, 70.0], [0, 71.0], [0, 75.0]], "uniform": [[0, 70.5]] * 3}
+    assert "+1.50 ± 1.53" in figure2.why(drawn)  # gains of -.5, .5 and 4.5
+    assert figure2.why({rule: curves[:1] for rule, curves in drawn.items()}) == ""
+
+
 @pytest.mark.parametrize(("hardest", "uniform", "expected"), [
     ([50, 69, 70, 70], [50, 55, 60, 65], [True, True, True]),
     ([50, 52, 55, 60], [50, 64, 65, 65], [True, False, False]),

@@ -89,6 +89,34 @@ def test_retrieval_is_a_space_of_its_own(setup, tmp_path):
     assert str(task.digest) != str(replace(task, retrieval=None).digest)
 
 
+def test_hubs_are_held_back(setup):
+    """CSLS in loops: half of a row's mean similarity to its nearest rows off its scores."""
+    X, y = blobs(n=100, dims=6)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    other = X * np.arange(1, 7, dtype=np.float32)
+    other /= np.linalg.norm(other, axis=1, keepdims=True)
+    task = tasks.Task("t", X[:70], y[:70], X[70:], y[70:], np.ones(6, np.float32),
+                      (other[:70], other[70:]))  # fmt: skip
+    even = task.without_hubs()
+    spread = (other[:70] ** 2).mean(axis=0) ** -0.25
+    rows = other * spread
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    stored, asked = rows[:70], rows[70:]
+    mean = []
+    for i, row in enumerate(stored):
+        others = np.delete(stored @ row, i)
+        mean.append(np.sort(others)[-tasks.CSLS_NEIGHBORS :].mean())
+    scores = asked @ stored.T - np.array(mean) / 2
+    own = stored @ stored.T - np.array(mean) / 2
+    np.fill_diagonal(own, -np.inf)
+    learn, test = even.lists(setup, 9)
+    np.testing.assert_array_equal(test, np.argsort(-scores, axis=1)[:, :9])
+    np.testing.assert_array_equal(learn, np.argsort(-own, axis=1)[:, :9])
+    np.testing.assert_allclose(even.searched[1] @ even.searched[0].T, scores, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(even.X, task.X)  # only the lists change
+    assert even.whitened(0.5).asking is None
+
+
 def test_voters_of_lmnn_are_those_of_retrieval(setup):
     X, y = blobs(n=90, dims=6)
     other = np.ascontiguousarray(X[:, ::-1] * np.arange(6, dtype=np.float32))

@@ -1,6 +1,6 @@
 """Runs items of the paper and writes their results.
 
-Command: ``nearkin reproduce all --data DIR --folder RUN``; under an hour on two idle cores, image
+Command: ``nearkin reproduce all --data DIR --folder RUN``; under 90 minutes on two cores, image
 features from scratch included; ``--quick`` (20 classes, at most 50 images of each, 256 words, 300
 dimensions, 2,000 rows of the substitutes) under five minutes. Finished work is kept in
 the run folder: a second call resumes.
