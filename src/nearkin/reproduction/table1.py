@@ -12,11 +12,12 @@ Retrieval of `tasks`. The number of voters of kNN and LMNN is chosen by leave-on
 training images.
 
 Own settings (`own_settings.slne_of_few`): the whitening is chosen on held-out training images, for
-SL-NE and for LMNN alike, the rule and the vote of SL-NE as well. Cross-validated on the training
-images alone (six splits, five folds, the choice made within each), SL-NE and LMNN: flamingo against
-ibis 75.0 and 72.8, ketch against schooner 70.6 and 69.2; half whitening for all of them, and the
-rules of Table 3 to choose from: 70.6 and 70.3, 70.6 and 69.4. What whitening takes away here is the
-first directions, which few images are enough to learn.
+SL-NE and for LMNN alike, the rule and the vote of SL-NE as well; LMNN on half-whitened rows,
+without any choice, stands in where it is better in the mean. Cross-validated on the training images
+alone (six splits, five folds, the choice made within each), SL-NE and LMNN: flamingo against ibis
+75.0 and 72.8, ketch against schooner 70.6 and 69.2; half whitening for all of them, and the rules of
+Table 3 to choose from: 70.6 and 70.3, 70.6 and 69.4. What whitening takes away here is the first
+directions, which few images are enough to learn.
 """
 
 from collections.abc import Callable
@@ -36,9 +37,10 @@ from nearkin.reproduction.toy_task import NEIGHBORS, divided, toy
 from nearkin.voting.votes import Vote
 
 TITLE = "Table 1: four classes, divided in four ways"
-SPLITS, QUICK_SPLITS, FOLDS = 30, 1, 6
+SPLITS, QUICK_SPLITS, FOLDS = 30, 1, 10
 VOTERS = (1, 3, 5, 7, 9, 15)
-WIDER, HALF_LMNN = "SL-NE, all rows, similarity⁴", "LMNN, half-whitened"
+WIDER = "SL-NE, all rows, similarity⁴"
+CHOSEN_LMNN, HALF_LMNN = "LMNN, chosen whitening", "LMNN, half-whitened"
 VOTE_WHY = "The vote of Eq. 9 sums over near and far rows; a sharper one closes most of the gap."
 REASONS = {
     "Euclidean kNN": "own features and splits; number of voters chosen on training images",
@@ -75,7 +77,7 @@ def notes(splits: int, spread: dict[str, Any]) -> list[str]:
                       for d, found in spread.items())  # fmt: skip
     errors = ", ".join(f"{d} {found['paired'][0]:+.2f} ± {found['paired'][1]:.2f}"
                        for d, found in spread.items())  # fmt: skip
-    half = ", ".join(f"{d} {found['SL-NE, own best'][0] - found[HALF_LMNN][0]:+.2f}"
+    both = ", ".join(f"{d} {found[CHOSEN_LMNN][0]:.2f} and {found[HALF_LMNN][0]:.2f}"
                      for d, found in spread.items())  # fmt: skip
     return [
         f"Mean of the per-class accuracies in %, over {splits} random split(s) of 30 training "
@@ -84,9 +86,9 @@ def notes(splits: int, spread: dict[str, Any]) -> list[str]:
         "few rows, Eq. 9 sums over all 30, near and far. The same SL-NE with all rows as "
         f"neighbours and votes = similarity⁴ against LMNN: {gains}.",
         "At own settings the differences are within chance where they are small: SL-NE less LMNN, "
-        f"mean and standard error over the splits: {errors}. Both choose their whitening on "
-        "held-out training images. SL-NE less LMNN on rows that are half whitened without being "
-        f"chosen: {half}.",
+        f"mean and standard error over the splits: {errors}. SL-NE chooses its whitening on "
+        "held-out training images. LMNN's figure is the better one of the same choice and of half "
+        f"whitening without a choice: {both}.",
     ]
 
 
@@ -99,12 +101,13 @@ def measured(
         "LMNN": lmnn,
         "SL-NE": slne,
         WIDER: lambda task: slne(task, len(task.X), Vote("power", 4.0)),
-        "LMNN, own best": lambda task: own_settings.of_few(task, FOLDS, lmnn),
+        CHOSEN_LMNN: lambda task: own_settings.of_few(task, FOLDS, lmnn),
         HALF_LMNN: lambda task: lmnn(task.whitened(own_settings.WHITENING)),
         "SL-NE, own best": lambda task: own_settings.slne_of_few(task, FOLDS)["top1"],
     }
     drawn = [divided(labels, features, names, seed) for seed in range(splits)]
     found = {name: [method(task) for task in drawn] for name, method in work.items()}
+    found["LMNN, own best"] = max(found[CHOSEN_LMNN], found[HALF_LMNN], key=np.mean)
     gained = np.subtract(found["SL-NE, own best"], found["LMNN, own best"])
     error = float(gained.std(ddof=1) / np.sqrt(splits)) if splits > 1 else 0.0
     spread = {name: [float(np.mean(a)), float(np.std(a))] for name, a in found.items()}
