@@ -15,8 +15,8 @@ Own settings (`own_settings.slne_of_few`): the whitening is chosen on held-out t
 SL-NE and for LMNN alike, the rule and the vote of SL-NE as well; LMNN on half-whitened rows,
 without any choice, stands in where it is better in the mean. Cross-validated on the training images
 alone (six splits, five folds, the choice made within each), SL-NE and LMNN: flamingo against ibis
-75.0 and 72.8, ketch against schooner 70.6 and 69.2; half whitening for all of them, and the rules of
-Table 3 to choose from: 70.6 and 70.3, 70.6 and 69.4. What whitening takes away here is the first
+75.0 and 72.8, ketch against schooner 70.6 and 69.2; half whitening for all of them, and the rules
+of Table 3 to choose from: 70.6 and 70.3, 70.6 and 69.4. What whitening takes away here is the first
 directions, which few images are enough to learn.
 """
 
