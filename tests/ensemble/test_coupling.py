@@ -122,6 +122,17 @@ def test_units():
     assert Units(2.0, [0.5], "start").overlap == 1  # a part of the rows, and nothing twice
 
 
+@pytest.mark.parametrize(("rule", "factor"), [("all", 5), ("all_and_hardest", 5), ("softmax", 1)])
+def test_coupled_members_by_all_pairs_take_larger_steps_by_default(rule, factor):
+    halves = {how: Units(1.0, [0.5, 0.5], how) for how in ("start", "none")}
+    own = SLNE(rule)._step_size * 0.5  # in the units of the whole rows
+    assert halves["start"].learner(0, SLNE(rule)).step_size == pytest.approx(factor * own)
+    assert halves["none"].learner(0, SLNE(rule)).step_size == pytest.approx(own)
+    given = halves["start"].learner(0, SLNE(rule, step_size=0.3))
+    assert given.step_size == pytest.approx(0.15)
+    assert Units(1.0, [1.0], "start").learner(0, SLNE(rule)).step_size == pytest.approx(2 * own)
+
+
 def test_one_member_has_nobody_to_know(data):
     X, y, lists = data
     found = [

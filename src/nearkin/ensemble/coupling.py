@@ -78,10 +78,13 @@ class Units:
         """A clone that learns member `n` in these units."""
         learner = clone(learner)
         if hasattr(learner, "_rule") and self.own[n] > 0:
-            scores = self.scale
+            scores, step_size = self.scale, learner._step_size
             if self.coupling != "none":
                 scores *= self.overlap / self.alike(n)
-            step_size = learner._step_size / (self.scale / self.own[n])
+                # A block changes a pair's score by its share of what all directions would; a rule
+                # of all pairs has few violations left to step from, and can make up for that.
+                if learner.step_size is None and len(self.own) > 1:
+                    step_size *= learner._rule.member_steps
             rule = learner._rule.scaled(scores / self.own[n])
-            learner.set_params(sampling=rule, step_size=step_size)
+            learner.set_params(sampling=rule, step_size=step_size / (self.scale / self.own[n]))
         return learner

@@ -10,7 +10,7 @@ from nearkin.learning.sampling import AllAndHardest, AllPairs, Hardest, Softmax
 
 Preset = dict[str, Any]
 
-# More columns than rows, as image descriptors have; and more rows than columns.
+# At least as many columns as rows, as image descriptors have; and more rows than columns.
 WIDE: Preset = {"sampling": AllPairs(), "n_neighbors": 400}
 TALL: Preset = {"sampling": Softmax(), "n_neighbors": 100}
 
@@ -64,5 +64,5 @@ def for_shape(rows: int, columns: int) -> Preset:
     >>> for_shape(1_000, 64)
     {'sampling': Softmax(), 'n_neighbors': 100}
     """
-    preset = WIDE if columns > rows else TALL
+    preset = WIDE if columns >= rows else TALL
     return preset | {"n_neighbors": max(1, min(preset["n_neighbors"], rows - 1))}

@@ -57,12 +57,15 @@ class SamplingRule(ParameterGroup):
         scores need not be exact.
     default_step : float
         Step size ρ0 that suits the rule.
+    member_steps : float
+        How many times as large it is for members of an ensemble that score pairs by all of it.
     """
 
     code: ClassVar[int] = _CUSTOM
     random: ClassVar[bool] = False
     extreme: ClassVar[bool] = False
     default_step: ClassVar[float] = 0.2
+    member_steps: ClassVar[float] = 1.0
     PARAMETERS: ClassVar[Table] = {}
 
     @staticmethod
@@ -144,6 +147,7 @@ class AllPairs(MarginRule):
 
     code: ClassVar[int] = 3
     default_step: ClassVar[float] = 2.0
+    member_steps: ClassVar[float] = 5.0
 
 
 @dataclass(repr=False)
@@ -156,6 +160,7 @@ class AllAndHardest(MarginRule):
 
     code: ClassVar[int] = 5
     default_step: ClassVar[float] = 2.0
+    member_steps: ClassVar[float] = 5.0
 
 
 @dataclass(repr=False)
