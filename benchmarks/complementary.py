@@ -159,7 +159,8 @@ def compare(arguments, n=10):
                   flush=True)  # fmt: skip
         final = Sample.of(X, y, Q, truth, prepared)
         rivals = {"raw cosine": final.cosine, "SL-NE": partial(final.learned, _single(epochs))}
-        rivals |= {SETTLED: partial(final.learned, ensemble(SETTLED, n, epochs))}
+        if SETTLED in temperature:
+            rivals |= {SETTLED: partial(final.learned, ensemble(SETTLED, n, epochs))}
         for way, measure in rivals.items():
             accuracies, precision = measure()
             told = way if isinstance(way, str) else " ".join(way)

@@ -62,7 +62,8 @@ class SLDE(NeighborhoodSimilarity, BaseEstimator):
         Size of the ensemble, N_E; with blocks of directions at most the number of columns. Left
         out: ten, or fewer where these would have less than 64 columns each.
     n_components : int, optional
-        d; if left out, all directions in which rows vary, evenly shared among the members.
+        d; if left out, all directions in which rows vary, evenly shared among the members. Blocks
+        that are wider overlap; members that are coupled share what they learn there.
     coupling : {"auto", "none", "start", "boosted"}
         What a member knows of the others while it learns. ``"none"``: nothing, as in the paper.
         ``"start"``: pairs are scored by the whole ensemble, the other members at their start, the

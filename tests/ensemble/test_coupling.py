@@ -103,6 +103,35 @@ def test_members_that_overlap_foresee_each_others_change(data, coupling):
     assert_close(model.members_[0], single.matrix_)
 
 
+@pytest.mark.parametrize("projection", ["pca", "strided"])
+@pytest.mark.parametrize("coupling", ["start", "boosted"])
+def test_directions_that_members_share_count_once(data, projection, coupling):
+    """Three blocks of six of twelve directions: each member learns as if it alone held its own."""
+    X, y, lists = data
+    model = SLDE(learner("all"), projection=projection, n_members=3, n_components=6,
+                 coupling=coupling, random_state=0).fit(X, y, neighbors=lists)  # fmt: skip
+    held = [np.isin(np.arange(12), P.places) for P in model.projections_]
+    assert sum(member.sum() for member in held) == 18
+    total = start(X, np.eye(12))
+    for P, M, mine in zip(model.projections_, model.members_, held):
+        members = sum(np.outer(other, other)[np.ix_(mine, mine)] for other in held)
+        order = np.argsort(np.argsort(P.places))  # a block need not be in the basis's order
+        members = members[np.ix_(order, order)]
+        others = total - start(X, P.rows)
+        expected = naive_member(X, y, lists, "all", P.rows, others, 1) / members
+        assert_close(M, expected)
+        if coupling == "boosted":
+            Z = X.astype(float) @ P.rows.T
+            total += Z @ (expected - np.eye(6) / members) @ Z.T
+
+
+def test_an_ensemble_of_overlapping_blocks_starts_at_the_identity(data):
+    X, y, lists = data
+    single = SLNE(n_neighbors=10, max_epochs=1, step_size=1e-9, prepare=None)
+    model = SLDE(single, n_members=5, n_components=4, random_state=0).fit(X, y, neighbors=lists)
+    np.testing.assert_allclose(model.matrix_, np.eye(12), atol=1e-5)
+
+
 def test_scores_at_the_start_are_those_of_the_identities(data):
     X, y, lists = data
     made = SLDE(learner(), projection="random", n_members=3, random_state=0)
@@ -122,7 +151,9 @@ def test_units():
     assert Units(2.0, [0.5], "start").overlap == 1  # a part of the rows, and nothing twice
 
 
-@pytest.mark.parametrize(("rule", "factor"), [("all", 5), ("all_and_hardest", 5), ("softmax", 1)])
+@pytest.mark.parametrize(
+    ("rule", "factor"), [("all", 2.5), ("all_and_hardest", 2.5), ("softmax", 1)]
+)
 def test_coupled_members_by_all_pairs_take_larger_steps_by_default(rule, factor):
     halves = {how: Units(1.0, [0.5, 0.5], how) for how in ("start", "none")}
     own = SLNE(rule)._step_size * 0.5  # in the units of the whole rows

@@ -42,5 +42,8 @@ def boost(
             learn_member(members, n, learner)
             found = members.read(n)
         if found is not None:
-            scores -= own_scores(own, hoods)
+            start = np.eye(len(matrix), dtype=np.float32)
+            if members.overlap:
+                start *= members.overlap.shares(n)
+            scores -= own_scores(own, hoods, start)
             scores += own_scores(own, hoods, found[0])

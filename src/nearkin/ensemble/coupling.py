@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from nearkin.ensemble.overlap import Overlap
 from nearkin.learning.objective import edge_scores
 from nearkin.native.blas import multiply_into, serial_blas
 from nearkin.neighborhoods import Neighborhoods
@@ -31,12 +32,22 @@ Array = NDArray[np.float32]
 Coupling = Literal["auto", "none", "start", "boosted"]
 
 
-def start_scores(X: Array, hoods: Neighborhoods, projections: "Iterable[Projection]") -> Array:
-    """What the ensemble gives each edge before anything is learned: ``x_iᵀ (Σ PᵀP) x_j``."""
+def start_scores(
+    X: Array,
+    hoods: Neighborhoods,
+    projections: "Iterable[Projection]",
+    overlap: Overlap | None = None,
+) -> Array:
+    """What the ensemble gives each edge before anything is learned: ``x_iᵀ (Σ PᵀP) x_j``.
+
+    Directions that several members hold count once.
+    """
     whole = np.zeros((X.shape[1], X.shape[1]), np.float32)
     with serial_blas():
-        for P in projections:
+        for n, P in enumerate(projections):
             matrix = P.matrix()
+            if overlap:
+                matrix = matrix * np.sqrt(overlap.shares(n).diagonal())[:, None]
             multiply_into(whole, matrix, matrix, keep=1, left_transposed=True)
         return edge_scores(X, hoods.arrays, whole)
 
@@ -57,17 +68,18 @@ class Units:
 
     Where projections overlap, as random ones do, members that learn at the same time make about
     the same change, `alike` times over; each then must foresee that, or all of them together
-    overshoot. Blocks of directions share nothing.
+    overshoot. Blocks of directions share nothing, or are `shared` out by an `Overlap`.
     """
 
     scale: float  # mean squared length of the rows
     own: list[float]  # and of each member's
     coupling: str
+    shared: bool = False
 
     @property
     def overlap(self) -> float:
         """In how many members a direction of the rows is, on average."""
-        return max(1.0, sum(self.own) / self.scale)
+        return 1.0 if self.shared else max(1.0, sum(self.own) / self.scale)
 
     def alike(self, n: int) -> float:
         """How many times over the change of member `n` is made, by those not learned before it."""

@@ -21,6 +21,7 @@ from nearkin.ensemble.members import (
     learn_member,
     mean_squared_length,
 )
+from nearkin.ensemble.overlap import Overlap
 from nearkin.ensemble.projections import make_projections
 from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
@@ -65,12 +66,14 @@ class EnsembleFit:
         if by_accuracy:
             held = held_out(data.labels, HELD_OUT, rng)
         self._project(held, rng)
+        coupled = model._coupling != "none"  # members learned apart are added up as they are
+        self.overlap = Overlap.of(model.projections_) if coupled else None
         self.units = self._units()
         unscaled = self._learners(rng)
         self.learners = [self.units.learner(n, learner) for n, learner in enumerate(unscaled)]
         self.hoods, self.holdout = self._neighborhoods(held, seeds, k, folder)
         inputs = self._inputs() if folder.durable else {}
-        members = Members(folder, inputs, len(self.learners))
+        members = Members(folder, inputs, len(self.learners), self.overlap)
         self._learn(members)
         members.collect(model)
         if model.joint_epochs and not model.interrupted_:
@@ -97,7 +100,7 @@ class EnsembleFit:
 
     def _units(self) -> Units:
         lengths = [mean_squared_length(self.rows, P.matrix()) for P in self.model.projections_]
-        return Units(self.model.scale_, lengths, self.model._coupling)
+        return Units(self.model.scale_, lengths, self.model._coupling, self.overlap is not None)
 
     def _learners(self, rng: np.random.Generator) -> list[Any]:
         """One learner a member, all seeds drawn before any work is given out."""
@@ -198,7 +201,7 @@ class EnsembleFit:
     def _learn_missing(self, members: Members, missing: list[int]) -> None:
         model, rows, hoods = self.model, self.rows, self.hoods
         if model._coupling != "none":
-            scores = start_scores(rows, hoods, model.projections_)
+            scores = start_scores(rows, hoods, model.projections_, self.overlap)
             members.write_scores(scores / np.float32(self.units.alike(0)))
         if model._coupling == "boosted":
             boost(members, rows, hoods, model.projections_, self.learners, self.units, scores)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
 from nearkin.ensemble.coupling import own_scores
+from nearkin.ensemble.overlap import Overlap
 from nearkin.ensemble.projections import Fixed
 from nearkin.io.fingerprint import Fingerprint
 from nearkin.io.run_folder import RunFolder, as_run_folder
@@ -38,17 +39,30 @@ _SAMPLE = 1_000
 class Members:
     """The members of one ensemble in a run folder that is claimed."""
 
-    def __init__(self, folder: RunFolder, inputs: Mapping[str, Any], count: int) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        inputs: Mapping[str, Any],
+        count: int,
+        overlap: Overlap | None = None,
+    ) -> None:
         self.folder, self.inputs, self.count = folder, Fingerprint.of(inputs), count
+        self.overlap = overlap
         folder.begin(self.inputs)
 
     def read(self, n: int) -> tuple[Array, float, list[Any]] | None:
-        """Matrix, held-out accuracy and history of member `n`; None if it is not finished."""
+        """Matrix, held-out accuracy and history of member `n`; None if it is not finished.
+
+        What it learned, of directions that others hold, too: its share of it.
+        """
         kept = self.folder.read(_member(n), self.inputs)
         if kept is None:
             return None
         arrays, notes = kept
-        return np.array(arrays["matrix"]), notes["accuracy"], notes["history"]
+        matrix = np.array(arrays["matrix"])
+        if self.overlap:
+            matrix *= self.overlap.shares(n)
+        return matrix, notes["accuracy"], notes["history"]
 
     def finished(self) -> list[int]:
         """Members that are kept."""

@@ -50,6 +50,7 @@ class Fixed:
     """A stored matrix: a block of directions, or one that the user gave."""
 
     rows: Array
+    places: NDArray[np.int64] | None = None  # of a block, among the directions that are dealt
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -214,7 +215,6 @@ def _by_directions(
             f"n_components={d}, but the rows of X vary in {count} directions only; lower it"
         )
     members = n_members if overlapping else min(n_members, count)
-    blocks = [
-        found.block(place) for place in DEALT[kind](count, members, d if overlapping else None)
-    ]
-    return [Fixed(rows) for rows, _ in blocks], [share for _, share in blocks]
+    dealt = DEALT[kind](count, members, d if overlapping else None)
+    blocks = [(*found.block(places), places) for places in dealt]
+    return [Fixed(rows, places) for rows, _, places in blocks], [share for _, share, _ in blocks]

@@ -147,7 +147,7 @@ class AllPairs(MarginRule):
 
     code: ClassVar[int] = 3
     default_step: ClassVar[float] = 2.0
-    member_steps: ClassVar[float] = 5.0
+    member_steps: ClassVar[float] = 2.5
 
 
 @dataclass(repr=False)
@@ -160,7 +160,7 @@ class AllAndHardest(MarginRule):
 
     code: ClassVar[int] = 5
     default_step: ClassVar[float] = 2.0
-    member_steps: ClassVar[float] = 5.0
+    member_steps: ClassVar[float] = 2.5
 
 
 @dataclass(repr=False)
