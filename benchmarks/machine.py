@@ -55,8 +55,8 @@ def _tiles(panels, codes, start, factors, values, masks, repeats):
     for _ in range(repeats):
         for panel in range(len(panels)):
             compare_tile(
-                panels, panel, codes, panels.shape[1] // 64, start, factors, factors, factors,
-                values, masks,
+                panels, panel, codes, panels.shape[1] // 64, TILE_QUERIES, start, factors, factors,
+                factors, values, masks,
             )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin.native.byte_products import PANEL_ROWS
+from nearkin.native.byte_products import PANEL_ROWS, TILE_QUERIES
 from nearkin.native.jit import target_features
 from nearkin.native.scan import QUERIES_AT_ONCE, best_slots, code_cells, decode_rows
 from nearkin.native.threads import limited
@@ -69,6 +69,17 @@ def test_the_best_of_the_visited_cells(by_products, dims, wanted):
     finite = np.isfinite(best)
     np.testing.assert_allclose(np.sort(values, axis=1)[finite], best[finite], atol=tolerance)
     assert np.median(np.abs(np.sort(values, axis=1)[finite] - best[finite])) < 1e-5 * scale
+
+
+@pytest.mark.parametrize("queries", range(1, TILE_QUERIES + 2))
+def test_tiles_of_every_width(queries):
+    """The last tile of a cell is as narrow as its queries allow."""
+    rows, cell, asked, visits = case(dims=50, queries=TILE_QUERIES + 1)
+    coded, *_ = code_cells(rows, cell, False)
+    values, slots = best_slots(coded, asked, visits, 9, False)
+    few = best_slots(coded, asked[:queries], visits[:queries], 9, False)
+    for found, all_of_them in zip(few, (values, slots)):
+        np.testing.assert_array_equal(np.sort(found), np.sort(all_of_them[:queries]))
 
 
 @pytest.mark.parametrize("by_products", [False, True])

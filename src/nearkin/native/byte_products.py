@@ -18,13 +18,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from nearkin.native.intrinsics import BYTE, INT32, INT64, call_llvm, splat
+from nearkin.native.intrinsics import BYTE, INT32, INT64, call_llvm, splat, sum_lanes
 from nearkin.native.jit import target_features
 
 PANEL_ROWS = 16
 MAX_BYTES = 1 << 16  # of a row: sums of products fit 32 bits
 _FEATURES = target_features()
 TILE_QUERIES = 24 if "avx512f" in _FEATURES else 6  # their sums fill most registers
+_WIDTHS = [TILE_QUERIES // 3, 2 * TILE_QUERIES // 3]  # of tiles that would be mostly empty
 
 _FLOAT, _INT16 = ir.FloatType(), ir.IntType(16)
 _SUMS = ir.VectorType(INT32, PANEL_ROWS)
@@ -33,13 +34,14 @@ _VALUES = ir.VectorType(_FLOAT, PANEL_ROWS)
 
 @intrinsic
 def compare_tile(
-    _: Any, panels: Any, panel: Any, codes: Any, depth: Any, start: Any, units: Any, limits: Any,
-    offsets: Any, values: Any, masks: Any,
+    _: Any, panels: Any, panel: Any, codes: Any, depth: Any, count: Any, start: Any, units: Any,
+    limits: Any, offsets: Any, values: Any, masks: Any,
 ) -> Any:  # fmt: skip
     """``values[q, r] = offsets[r] − units[q]·(start[q] + Σ_d codes[d, q]·panels[p, d, r])``.
 
-    Bit r of ``masks[q]`` tells whether the value is up to ``limits[q]``. Arrays are contiguous;
-    `depth` is the number of groups of four bytes, and `offsets` has PANEL_ROWS for each panel.
+    Of the first `count` queries, and some of those after them. Bit r of ``masks[q]`` tells whether
+    the value is up to ``limits[q]``. Arrays are contiguous; `depth` is the number of groups of four
+    bytes, and `offsets` has PANEL_ROWS for each panel.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -49,34 +51,48 @@ def compare_tile(
         panel_bytes = builder.mul(arguments[3], INT64(4 * PANEL_ROWS))
         rows = builder.gep(data(panels, 0), [builder.mul(arguments[1], panel_bytes)])
         queries = builder.bitcast(data(codes, 2), BYTE.as_pointer())
-        first, scales, most = data(start, 4), data(units, 5), data(limits, 6)
-        place = builder.gep(data(offsets, 7), [builder.mul(arguments[1], INT64(PANEL_ROWS))])
-        out, found = data(values, 8), data(masks, 9)
+        first, scales, most = data(start, 5), data(units, 6), data(limits, 7)
+        place = builder.gep(data(offsets, 8), [builder.mul(arguments[1], INT64(PANEL_ROWS))])
+        out, found = data(values, 9), data(masks, 10)
 
         def lane(array: Any, q: int) -> Any:
             return splat(builder, builder.load(builder.gep(array, [INT64(q)])), PANEL_ROWS)
 
-        sums = [cgutils.alloca_once_value(builder, lane(first, q)) for q in range(TILE_QUERIES)]
-        groups = cgutils.for_range_slice(builder, INT64(0), arguments[3], INT64(1), inc=True)
-        with groups as (group, _):
-            row = _load(builder, rows, builder.mul(group, INT64(4 * PANEL_ROWS)), _SUMS)
-            for q in range(TILE_QUERIES):
-                at = builder.add(builder.mul(group, INT64(4 * TILE_QUERIES)), INT64(4 * q))
-                query = splat(builder, _load(builder, queries, at, INT32), PANEL_ROWS)
-                total = _add_products(builder, builder.load(sums[q]), row, query)
-                builder.store(total, sums[q])
-        added = builder.load(builder.bitcast(place, _VALUES.as_pointer()), align=4)
-        for q in range(TILE_QUERIES):
-            scaled = builder.fmul(builder.sitofp(builder.load(sums[q]), _VALUES), lane(scales, q))
-            value = builder.fsub(added, scaled)
-            at = builder.gep(out, [INT64(q * PANEL_ROWS)])
-            builder.store(value, builder.bitcast(at, _VALUES.as_pointer()), align=4)
-            within = builder.fcmp_ordered("<=", value, lane(most, q))
-            builder.store(builder.bitcast(within, _INT16), builder.gep(found, [INT64(q)]))
+        def compare(width: int) -> None:
+            sums = [cgutils.alloca_once_value(builder, lane(first, q)) for q in range(width)]
+            groups = cgutils.for_range_slice(builder, INT64(0), arguments[3], INT64(1), inc=True)
+            with groups as (group, _):
+                row = _load(builder, rows, builder.mul(group, INT64(4 * PANEL_ROWS)), _SUMS)
+                for q in range(width):
+                    at = builder.add(builder.mul(group, INT64(4 * TILE_QUERIES)), INT64(4 * q))
+                    query = splat(builder, _load(builder, queries, at, INT32), PANEL_ROWS)
+                    total = _add_products(builder, builder.load(sums[q]), row, query)
+                    builder.store(total, sums[q])
+            added = builder.load(builder.bitcast(place, _VALUES.as_pointer()), align=4)
+            for q, total in enumerate(sums):
+                products = builder.sitofp(builder.load(total), _VALUES)
+                value = builder.fsub(added, builder.fmul(products, lane(scales, q)))
+                at = builder.gep(out, [INT64(q * PANEL_ROWS)])
+                builder.store(value, builder.bitcast(at, _VALUES.as_pointer()), align=4)
+                within = builder.fcmp_ordered("<=", value, lane(most, q))
+                builder.store(builder.bitcast(within, _INT16), builder.gep(found, [INT64(q)]))
+
+        def compare_narrowest(widths: list[int]) -> None:
+            if not widths:
+                compare(TILE_QUERIES)
+                return
+            narrow = builder.icmp_signed("<=", arguments[4], INT64(widths[0]))
+            with builder.if_else(narrow) as (then, otherwise):
+                with then:
+                    compare(widths[0])
+                with otherwise:
+                    compare_narrowest(widths[1:])
+
+        compare_narrowest(_WIDTHS)
         return context.get_dummy_value()
 
     index = types.int64
-    kinds = panels, index, codes, index, start, units, limits, offsets, values, masks
+    kinds = panels, index, codes, index, index, start, units, limits, offsets, values, masks
     return types.void(*kinds), generate
 
 
@@ -166,7 +182,7 @@ def lane_dot(_: Any, a: Any, b: Any) -> Any:
         with _groups(context, builder, a, arguments[0]) as start:
             factors = (_group(builder, side, start, _VALUES) for side in (left, right))
             builder.store(builder.fadd(builder.load(sums), builder.fmul(*factors)), sums)
-        return _added(builder, builder.load(sums))
+        return sum_lanes(builder, builder.load(sums))
 
     return types.float32(a, b), generate
 
@@ -200,7 +216,7 @@ def difference(_: Any, a: Any, b: Any, out: Any) -> Any:
             builder.store(builder.select(larger, bits, largest), sizes)
         name = f"llvm.vector.reduce.smax.v{PANEL_ROWS}i32"
         largest = call_llvm(builder, name, INT32, builder.load(sizes))
-        found = _added(builder, builder.load(sums)), builder.bitcast(largest, _FLOAT)
+        found = sum_lanes(builder, builder.load(sums)), builder.bitcast(largest, _FLOAT)
         return context.make_tuple(builder, signature.return_type, found)
 
     return types.UniTuple(types.float32, 2)(a, b, out), generate
@@ -245,12 +261,6 @@ def _groups(context: Any, builder: Any, kind: Any, array: Any) -> Iterator[Any]:
 
 def _group(builder: Any, data: Any, start: Any, kind: Any) -> Any:
     return builder.load(builder.bitcast(builder.gep(data, [start]), kind.as_pointer()), align=4)
-
-
-def _added(builder: Any, lanes: Any) -> Any:
-    """The sum of all lanes, one after the other."""
-    name = f"llvm.vector.reduce.fadd.v{PANEL_ROWS}f32"
-    return call_llvm(builder, name, _FLOAT, ir.Constant(_FLOAT, 0), lanes)
 
 
 def _store_chosen(builder: Any, vector: Any, chosen: Any, start: Any, name: str) -> None:

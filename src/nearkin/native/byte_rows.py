@@ -25,8 +25,7 @@ from nearkin.native.jit import compiled
 from nearkin.native.listed_values import fill_fetched
 from nearkin.native.quantize import aligned_codes, quantize_query, quantized_dot
 from nearkin.native.threads import in_threads
-from nearkin.native.topk import quickselect
-from nearkin.native.vectors import prefetch_row, read_only
+from nearkin.native.vectors import prefetch_row, quickselect, read_only
 
 Array = NDArray[np.float32]
 

@@ -138,6 +138,19 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
     return builder.shuffle_vector(first, undefined, ir.VectorType(INT32, lanes)([0] * lanes))
 
 
+def sum_lanes(builder: Any, vector: Any) -> Any:
+    """The sum of all lanes, by halves: lane after lane would take as long as the products."""
+    lanes = vector.type.count
+    while lanes > 1:
+        lanes //= 2
+        halves = [
+            builder.shuffle_vector(vector, vector, ir.VectorType(INT32, lanes)(list(chosen)))
+            for chosen in (range(lanes), range(lanes, 2 * lanes))
+        ]
+        vector = builder.fadd(*halves)
+    return builder.extract_element(vector, INT32(0))
+
+
 def call_llvm(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     """Call one of LLVM's intrinsic functions."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])

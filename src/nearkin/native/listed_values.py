@@ -11,7 +11,15 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from nearkin.native.intrinsics import CACHE_LINE, INT32, INT64, call_llvm, prefetch, splat
+from nearkin.native.intrinsics import (
+    CACHE_LINE,
+    INT32,
+    INT64,
+    call_llvm,
+    prefetch,
+    splat,
+    sum_lanes,
+)
 from nearkin.native.jit import compiled
 
 AT_ONCE = 4
@@ -80,22 +88,9 @@ def _values(
     with builder.if_then(builder.icmp_signed(">", rest, INT64(0))):
         add(whole, lambda at: _load_some(builder, at, rest))
     for place, total in zip(places, sums):
-        value = _sum(builder, builder.load(total))
+        value = sum_lanes(builder, builder.load(total))
         builder.store(value, builder.gep(out.data, [place]))
     return context.get_dummy_value()
-
-
-def _sum(builder: Any, vector: Any) -> Any:
-    """The sum of all lanes, by halves: lane after lane would take as long as the products."""
-    lanes = _LANES
-    while lanes > 1:
-        lanes //= 2
-        halves = [
-            builder.shuffle_vector(vector, vector, ir.VectorType(INT32, lanes)(list(chosen)))
-            for chosen in (range(lanes), range(lanes, 2 * lanes))
-        ]
-        vector = builder.fadd(*halves)
-    return builder.extract_element(vector, INT32(0))
 
 
 def _vector_at(builder: Any, address: Any) -> Any:

@@ -25,13 +25,12 @@ from nearkin.native.byte_products import (
     append_masked,
     code_bytes,
     compare_tile,
-    compress,
     difference,
     lane_dot,
 )
 from nearkin.native.jit import compiled
+from nearkin.native.selection import best_bins, extremes, keep_best, keep_exactly
 from nearkin.native.threads import in_parallel, in_threads
-from nearkin.native.topk import quickselect
 from nearkin.native.vectors import add_scaled, read_only
 
 Array = NDArray[np.float32]
@@ -40,7 +39,8 @@ QUERIES_AT_ONCE = 512  # their buffers fit the cache; enough of them visit a cel
 _MAX_QUERY_CODE = 127
 # The code of zero, since a row's bytes are unsigned. With VNNI they may have all eight bits.
 SEVEN_BITS, EIGHT_BITS = 64, 128
-_BINS, _BUFFERED = 256, 3  # of a query's values; times as many slots as are wanted
+_BUFFERED = 3  # times as many slots as are wanted
+_FEWEST_BUFFERED = 128  # to choose from few takes as long
 _FEW_CELLS = 64  # large ones: each is a task of its own
 _NO_LIMIT = np.finfo(np.float32).max
 _ROUNDING = np.float32(4e-7)  # of a limit in float32: twice the sum of two roundings
@@ -240,7 +240,8 @@ def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, 
     panels, offsets, first, steps, centroids = coded  # counted as references once, not every time
     wanted, depth = out_values.shape[1], panels.shape[1] // (4 * PANEL_ROWS)
     visitors, starts, order = _by_cell(probes, lo, hi, len(steps))
-    capacity = PANEL_ROWS * (_BUFFERED * wanted // PANEL_ROWS + 3)  # whole vectors are written
+    # Whole vectors are written.
+    capacity = PANEL_ROWS * (max(_BUFFERED * wanted, _FEWEST_BUFFERED) // PANEL_ROWS + 3)
     values = np.empty((hi - lo, capacity), np.float32)
     slots = np.empty((hi - lo, capacity), np.int32)
     found, limits = np.zeros(hi - lo, np.int64), np.full(hi - lo, _NO_LIMIT, np.float32)
@@ -271,7 +272,8 @@ def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, 
                 most[m] = _relative(limits[members[m]], bases[m])
             for panel in range(first[cell], first[cell + 1]):
                 compare_tile(
-                    panels, panel, codes, depth, start, units, most, offsets, tile, masks
+                    panels, panel, codes, depth, len(members), start, units, most, offsets, tile,
+                    masks,
                 )  # fmt: skip
                 for m in range(len(members)):
                     if masks[m] == 0:
@@ -282,18 +284,18 @@ def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, 
                         capacity * i + found[i],
                     )  # fmt: skip
                     if found[i] > capacity - PANEL_ROWS:
-                        bins = _bins(wanted, found[i], values[i], scratch)
-                        found[i] = _keep_best(found[i], values[i], slots[i], bins)
+                        bins = best_bins(wanted, found[i], values[i], scratch)
+                        found[i] = keep_best(found[i], values[i], slots[i], bins)
                         if found[i] > wanted + wanted // 2:  # many nearly equal values
-                            _keep_exactly(wanted, found[i], values[i], slots[i], bins, keys)
+                            keep_exactly(wanted, found[i], values[i], slots[i], bins, keys)
                             found[i] = wanted
-                        _, limits[i] = _extremes(values[i], found[i], scratch)
+                        _, limits[i] = extremes(values[i], found[i], scratch)
                         most[m] = _relative(limits[i], bases[m])
     for i in range(hi - lo):
         if found[i] > wanted:
-            bins = _bins(wanted, found[i], values[i], scratch)
-            found[i] = _keep_best(found[i], values[i], slots[i], bins)
-            _keep_exactly(wanted, found[i], values[i], slots[i], bins, keys)
+            bins = best_bins(wanted, found[i], values[i], scratch)
+            found[i] = keep_best(found[i], values[i], slots[i], bins)
+            keep_exactly(wanted, found[i], values[i], slots[i], bins, keys)
         kept = min(found[i], wanted)
         for n in range(kept):
             out_values[lo + i, n], out_slots[lo + i, n] = values[i, n], slots[i, n]
@@ -340,76 +342,3 @@ def _relative(limit, base):  # type: ignore[no-untyped-def]
     if not abs(base) < _LARGEST_BASE:
         return np.float32(-np.inf)
     return limit - base + _ROUNDING * (abs(limit) + abs(base)) if limit < _NO_LIMIT else limit
-
-
-@_jit
-def _bins(wanted, found, values, scratch):  # type: ignore[no-untyped-def]
-    """Smallest value, bins in a unit, and how many bins hold the best, of `_BINS` bins.
-
-    By bisection: passes that vectorise take less time than one that counts the values of each bin,
-    and Hoare's algorithm would mispredict every other comparison.
-    """
-    low, high = _extremes(values, found, scratch)
-    scale = np.float32(_BINS - 1) / (high - low) if high > low else np.float32(0)
-    few, edge = 0, _BINS
-    while edge - few > 1:
-        middle = (few + edge) // 2
-        if _count(values, found, low, scale, np.float32(middle)) < wanted:
-            few = middle
-        else:
-            edge = middle
-    return low, scale, edge
-
-
-@_jit
-def _count(values, found, low, scale, edge):  # type: ignore[no-untyped-def]
-    """How many of the values `compress` would keep."""
-    count = np.int32(0)
-    for n in range(found):
-        count = np.int32(count + np.int32((values[n] - low) * scale < edge))
-    return count
-
-
-@_jit
-def _keep_best(found, values, slots, bins):  # type: ignore[no-untyped-def]
-    """Move the best, and those of the same bin, to the front; return their number."""
-    low, scale, edge = bins
-    return compress(values, slots, found, low, scale, np.float32(edge))
-
-
-@_jit
-def _keep_exactly(wanted, found, values, slots, bins, keys):  # type: ignore[no-untyped-def]
-    """Move the best of what `_keep_best` has kept to the front: only the last bin has others."""
-    low, scale, edge = bins
-    bits, last_bin, count = values.view(np.uint32), np.float32(edge - 1), 0
-    for n in range(found):
-        keys[count] = _key(bits[n], slots[n])
-        count += (values[n] - low) * scale >= last_bin
-    last, kept = quickselect(keys[:count], wanted - (found - count) - 1), 0
-    for n in range(found):
-        values[kept], slots[kept] = values[n], slots[n]
-        kept += _key(bits[n], slots[n]) <= last
-
-
-@_jit
-def _extremes(values, found, scratch):  # type: ignore[no-untyped-def]
-    """Smallest and largest value, by integers in the same order, whose comparison vectorises."""
-    bits, mask = values.view(np.int32), np.int32(0x7FFFFFFF)
-    low, high = mask, ~mask
-    for n in range(found):
-        ordered = np.int32(bits[n] ^ (bits[n] >> np.int32(31) & mask))
-        low, high = min(low, ordered), max(high, ordered)
-    scratch[0], scratch[1] = (
-        low ^ (low >> np.int32(31) & mask),
-        high ^ (high >> np.int32(31) & mask),
-    )
-    decoded = scratch.view(np.float32)
-    return decoded[0], decoded[1]
-
-
-@_jit
-def _key(bits, slot):  # type: ignore[no-untyped-def]
-    """An integer that orders pairs of a float, given by its bits, and a slot."""
-    negative = bits >> np.uint32(31) != 0
-    ordered = ~bits if negative else bits | np.uint32(0x80000000)
-    return np.uint64(ordered) << np.uint64(32) | np.uint64(slot)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from nearkin.native.listed_values import fill_values
 from nearkin.native.threads import in_threads
-from nearkin.native.vectors import copy, jit, read_only
+from nearkin.native.vectors import copy, jit, quickselect, read_only
 
 _MAX_FOLDS = 32
 _PAIR_BYTES = 1 << 18  # that are sorted at a time, in the cache
@@ -186,26 +186,3 @@ def _truncate(k, found, places, values):  # type: ignore[no-untyped-def]
             kept += 1
             ties -= tie
     return kept
-
-
-@jit
-def quickselect(values, n):  # type: ignore[no-untyped-def]
-    """The n-th smallest value, by Hoare's algorithm; reorders `values`.
-
-    Hand-written because numba's ``np.partition`` takes eight seconds to compile.
-    """
-    lo, hi = 0, len(values) - 1
-    while lo < hi:
-        pivot, i, j = values[(lo + hi) // 2], lo, hi
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i, j = i + 1, j - 1
-        if j < n < i:
-            break
-        lo, hi = (lo, j) if n <= j else (i, hi)
-    return values[n]

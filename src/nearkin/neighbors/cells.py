@@ -21,7 +21,7 @@ from nearkin.io import safetensors
 from nearkin.native.byte_products import PANEL_ROWS
 from nearkin.native.byte_rows import ByteRows, check_byte_rows, code_rows, nearest_of_candidates
 from nearkin.native.scan import CodedCells, best_slots, check_coded, code_cells, decode_rows
-from nearkin.native.topk import smallest_pairs
+from nearkin.native.selection import smallest_columns
 from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.exact import Exact, products_of
 from nearkin.neighbors.kmeans import Partition, in_tour
@@ -185,12 +185,8 @@ class Cells(Index):
         """The `n` nearest cells of each query, nearest first."""
         centroids = self._coded.centroids[:, : reduced.shape[1]]
         near = np.empty((len(reduced), min(n, len(centroids))), np.int32)
-        numbers = np.arange(len(centroids), dtype=np.int32)
         for part, products, offsets in products_of(reduced, centroids, self.metric):
-            products += offsets
-            _, near[part] = smallest_pairs(
-                products, np.broadcast_to(numbers, products.shape), near.shape[1]
-            )
+            near[part] = smallest_columns(products, offsets, near.shape[1])
         return near
 
     def arrays(self) -> dict[str, NDArray[Any]]:
