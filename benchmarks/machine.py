@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from nearkin.native.blas import multiply_into, serial_blas
-from nearkin.native.byte_products import PANEL_ROWS, TILE_QUERIES, compare_tile
+from nearkin.native.byte_products import GROUPS, PANEL_ROWS, TILE_QUERIES, compare_tile
 from nearkin.native.listed_scores import pair_scores
 
 
@@ -62,7 +62,7 @@ def _tiles(panels, codes, start, factors, values, masks, repeats):
 
 def byte_product_peak() -> float:
     """Products of bytes per second, of tiles whose factors stay in the first cache; one core."""
-    panels, codes = np.ones((4, 16 * 192), np.uint8), np.ones((48, TILE_QUERIES), np.int32)
+    panels, codes = np.ones((4, 16 * 192), np.uint8), np.ones((1, TILE_QUERIES, GROUPS), np.int32)
     start, factors = np.zeros(TILE_QUERIES, np.int32), np.zeros(4 * TILE_QUERIES, np.float32)
     values = np.empty((TILE_QUERIES, PANEL_ROWS), np.float32)
     masks = np.empty(TILE_QUERIES, np.uint16)

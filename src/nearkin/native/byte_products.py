@@ -6,7 +6,8 @@ in plain arithmetic elsewhere. Sums of integers are exact, so that all paths agr
 
 * rows: unsigned, ``panels[p, 4·PANEL_ROWS·(d // 4) + 4·r + d % 4]``, between 0 and 127, since two
   products must fit 16 bits where AVX2 adds them;
-* queries: signed, four bytes of each query in turn, ``codes[d // 4, q]``, an integer of 32 bits.
+* queries: signed, four bytes in an integer of 32 bits, ``codes[d // (4·GROUPS), q, d // 4 % GROUPS]``,
+  so that a query's bytes lie together, and queries a fixed number of bytes apart.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from numba.extending import intrinsic
 from nearkin.native.intrinsics import BYTE, INT32, INT64, call_llvm, splat, sum_lanes
 from nearkin.native.jit import target_features
 
-PANEL_ROWS = 16
+PANEL_ROWS, GROUPS = 16, 64
 MAX_BYTES = 1 << 16  # of a row: sums of products fit 32 bits
 _FEATURES = target_features()
 TILE_QUERIES = 24 if "avx512f" in _FEATURES else 6  # their sums fill most registers
@@ -37,7 +38,7 @@ def compare_tile(
     _: Any, panels: Any, panel: Any, codes: Any, depth: Any, count: Any, start: Any, units: Any,
     limits: Any, offsets: Any, values: Any, masks: Any,
 ) -> Any:  # fmt: skip
-    """``values[q, r] = offsets[r] − units[q]·(start[q] + Σ_d codes[d, q]·panels[p, d, r])``.
+    """``values[q, r] = offsets[r] − units[q]·(start[q] + Σ_d codes[q, d]·panels[p, d, r])``.
 
     Of the first `count` queries, and some of those after them. Bit r of ``masks[q]`` tells whether
     the value is up to ``limits[q]``. Arrays are contiguous; `depth` is the number of groups of four
@@ -52,7 +53,7 @@ def compare_tile(
         rows = builder.gep(data(panels, 0), [builder.mul(arguments[1], panel_bytes)])
         queries = builder.bitcast(data(codes, 2), BYTE.as_pointer())
         first, scales, most = data(start, 5), data(units, 6), data(limits, 7)
-        place = builder.gep(data(offsets, 8), [builder.mul(arguments[1], INT64(PANEL_ROWS))])
+        shift = builder.gep(data(offsets, 8), [builder.mul(arguments[1], INT64(PANEL_ROWS))])
         out, found = data(values, 9), data(masks, 10)
 
         def lane(array: Any, q: int) -> Any:
@@ -60,15 +61,22 @@ def compare_tile(
 
         def compare(width: int) -> None:
             sums = [cgutils.alloca_once_value(builder, lane(first, q)) for q in range(width)]
-            groups = cgutils.for_range_slice(builder, INT64(0), arguments[3], INT64(1), inc=True)
-            with groups as (group, _):
-                row = _load(builder, rows, builder.mul(group, INT64(4 * PANEL_ROWS)), _SUMS)
-                for q in range(width):
-                    at = builder.add(builder.mul(group, INT64(4 * TILE_QUERIES)), INT64(4 * q))
-                    query = splat(builder, _load(builder, queries, at, INT32), PANEL_ROWS)
-                    total = _add_products(builder, builder.load(sums[q]), row, query)
-                    builder.store(total, sums[q])
-            added = builder.load(builder.bitcast(place, _VALUES.as_pointer()), align=4)
+            depth, step = arguments[3], INT64(GROUPS)
+            with cgutils.for_range_slice(builder, INT64(0), depth, step, inc=True) as (begin, _):
+                left = builder.sub(depth, begin)
+                whole = builder.icmp_signed("<", step, left)
+                some = builder.select(whole, step, left)
+                own = builder.gep(queries, [builder.mul(begin, INT64(4 * TILE_QUERIES))])
+                with cgutils.for_range(builder, some) as groups:
+                    group = builder.add(begin, groups.index)
+                    row = _load(builder, rows, builder.mul(group, INT64(4 * PANEL_ROWS)), _SUMS)
+                    at = builder.mul(groups.index, INT64(4))
+                    for q in range(width):
+                        place = builder.add(at, INT64(4 * GROUPS * q))
+                        query = splat(builder, _load(builder, own, place, INT32), PANEL_ROWS)
+                        total = _add_products(builder, builder.load(sums[q]), row, query)
+                        builder.store(total, sums[q])
+            added = builder.load(builder.bitcast(shift, _VALUES.as_pointer()), align=4)
             for q, total in enumerate(sums):
                 products = builder.sitofp(builder.load(total), _VALUES)
                 value = builder.fsub(added, builder.fmul(products, lane(scales, q)))

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.native.byte_products import (
+    GROUPS,
     MAX_BYTES,
     PANEL_ROWS,
     TILE_QUERIES,
@@ -246,8 +247,9 @@ def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, 
     slots = np.empty((hi - lo, capacity), np.int32)
     found, limits = np.zeros(hi - lo, np.int64), np.full(hi - lo, _NO_LIMIT, np.float32)
     scratch, keys = np.empty(2, np.int32), np.empty(capacity, np.uint64)
-    codes, own = np.zeros((depth, TILE_QUERIES), np.int32), np.empty(4 * depth, np.int8)
-    words, terms = own.view(np.int32), np.empty(4 * depth, np.float32)
+    codes = np.zeros((-(-depth // GROUPS), TILE_QUERIES, GROUPS), np.int32)
+    own, terms = np.empty(4 * depth, np.int8), np.empty(4 * depth, np.float32)
+    words = own.view(np.int32)
     nowhere = np.zeros(4 * depth, np.float32)
     start = np.zeros(TILE_QUERIES, np.int32)
     units, bases = np.zeros(TILE_QUERIES, np.float32), np.zeros(TILE_QUERIES, np.float32)
@@ -266,8 +268,10 @@ def _scan(coded, queries, probes, by_products, zero, out_values, out_slots, lo, 
                 step, start[m], bases[m] = _encode(queries[i], origin, zero, terms, own)
                 if by_products:
                     bases[m] = -lane_dot(queries[i], centroid)
-                for group in range(depth):
-                    codes[group, m] = words[group]
+                for part in range(len(codes)):
+                    some = words[GROUPS * part : GROUPS * (part + 1)]
+                    for group in range(len(some)):
+                        codes[part, m, group] = some[group]
                 units[m] = step * unit
                 most[m] = _relative(limits[members[m]], bases[m])
             for panel in range(first[cell], first[cell + 1]):
