@@ -6,8 +6,8 @@ in plain arithmetic elsewhere. Sums of integers are exact, so that all paths agr
 
 * rows: unsigned, ``panels[p, 4·PANEL_ROWS·(d // 4) + 4·r + d % 4]``, between 0 and 127, since two
   products must fit 16 bits where AVX2 adds them;
-* queries: signed, four bytes in an integer of 32 bits, ``codes[d // (4·GROUPS), q, d // 4 % GROUPS]``,
-  so that a query's bytes lie together, and queries a fixed number of bytes apart.
+* queries: signed, four bytes in an integer of 32 bits, ``codes[g // GROUPS, q, g % GROUPS]``
+  of g = d // 4, so that a query's bytes lie together, and queries a fixed number of bytes apart.
 """
 
 from collections.abc import Iterator
