@@ -12,36 +12,50 @@ FRACTION = 0.2
 MAX_SPLITS = 5
 
 
-def draw_splits(
-    labels: Labels, groups: NDArray[np.integer] | None, seed: int, rows: int
-) -> list[Mask]:
+def draw_splits(labels: Labels, groups: NDArray[np.integer] | None, rows: int) -> list[Mask]:
     """Masks of held-out rows, a fifth of all in each; rows of one group stay together.
 
-    Few rows are split repeatedly, until `rows` of them were held out.
+    Few rows are split repeatedly, until `rows` of them, or all, were held out. None is held out
+    twice: folds judge with less noise than as many independent draws. They are the same for every
+    seed, which should not decide between candidates that are about as good.
     """
-    share = min(FRACTION, rows / len(labels)) if len(labels) > 3 * rows else FRACTION
-    count = int(np.clip(np.ceil(rows / (share * len(labels)) - 0.25), 1, MAX_SPLITS))
-    generators = [np.random.default_rng([seed, i]) for i in range(count)]
-    if groups is None:
-        return [_held_rows(labels, share, rng) for rng in generators]
-    return [_held_groups(groups, share, rng) for rng in generators]
+    rng, n = np.random.default_rng(0), len(labels)
+    share = min(FRACTION, rows / n)
+    count = int(np.clip(np.ceil(rows / (share * n) - 0.25), 1, MAX_SPLITS))
+    if groups is not None:
+        return _held_groups(groups, share, count, rng)
+    masks = _folds(labels, rng)[:count] if share == FRACTION else [held_out(labels, share, rng)]
+    if not any(held.any() for held in masks):  # all classes are small: a row of the largest
+        masks[0][rng.choice(np.flatnonzero(labels == np.bincount(labels).argmax()))] = True
+    return [held for held in masks if held.any()]
 
 
-def _held_rows(labels: Labels, share: float, rng: np.random.Generator) -> Mask:
-    """A stratified share of the rows; where all classes are small, a row of the largest."""
-    held = held_out(labels, share, rng)
-    if not held.any():
-        held[rng.choice(np.flatnonzero(labels == np.bincount(labels).argmax()))] = True
-    return held
+def _folds(labels: Labels, rng: np.random.Generator) -> list[Mask]:
+    """Stratified folds; each leaves at least two rows of a class, or all, to learn from."""
+    n, counts, folds = len(labels), np.bincount(labels), round(1 / FRACTION)
+    order = np.lexsort((rng.random(n), labels))  # by class, in random order within
+    first = rng.integers(folds, size=len(counts))  # small classes are not in all of them
+    place = np.arange(n) - (np.cumsum(counts) - counts)[labels[order]]
+    fold = np.empty(n, np.int64)
+    fold[order] = (place + first[labels[order]]) % folds
+    fold[counts[labels] < 3] = -1
+    return [fold == number for number in range(folds)]
 
 
-def _held_groups(groups: NDArray[np.integer], share: float, rng: np.random.Generator) -> Mask:
-    """Whole groups, at least one and not all, with about a `share` of the rows."""
+def _held_groups(
+    groups: NDArray[np.integer], share: float, count: int, rng: np.random.Generator
+) -> list[Mask]:
+    """Whole groups, at least one and not all, with about a `share` of the rows each time."""
     sizes = np.bincount(groups)
     order = rng.permutation(len(sizes))
-    rows = np.cumsum(sizes[order])
-    count = max(1, int(np.searchsorted(rows, share * len(groups), side="right")))
-    return np.isin(groups, order[: min(count, len(sizes) - 1)])
+    shares, begin = np.cumsum(sizes[order]) / len(groups), 0
+    masks: list[Mask] = []
+    while begin < len(order) and len(masks) < count:
+        filled = int(np.sum(shares <= share * (len(masks) + 1)))
+        end = min(max(begin + 1, filled), begin + len(order) - 1)
+        masks.append(np.isin(groups, order[begin:end]))
+        begin = end
+    return masks
 
 
 def draw_sample(
