@@ -81,7 +81,7 @@ def select_parts(
     parts = Parts(similarity, best.preprocess, best.n_neighbors, chosen, best.novelty_threshold)
     if settled:
         return parts, trials
-    held = draw_splits(labels, codes, min(SETTLED_ON, len(labels) // 10))[0]
+    held = draw_splits(labels, codes, seed, min(SETTLED_ON, len(labels) // 10))[0]
     return parts._replace(unsettled=Unsettled(held, plain, options.scoring, codes)), trials
 
 

@@ -12,19 +12,22 @@ FRACTION = 0.2
 MAX_SPLITS = 5
 
 
-def draw_splits(labels: Labels, groups: NDArray[np.integer] | None, rows: int) -> list[Mask]:
+def draw_splits(
+    labels: Labels, groups: NDArray[np.integer] | None, seed: int, rows: int
+) -> list[Mask]:
     """Masks of held-out rows, a fifth of all in each; rows of one group stay together.
 
     Few rows are split repeatedly, until `rows` of them, or all, were held out. None is held out
     twice: folds judge with less noise than as many independent draws. They are the same for every
-    seed, which should not decide between candidates that are about as good.
+    seed, which should not decide between candidates that are about as good; it draws a single part.
     """
-    rng, n = np.random.default_rng(0), len(labels)
+    n = len(labels)
     share = min(FRACTION, rows / n)
     count = int(np.clip(np.ceil(rows / (share * n) - 0.25), 1, MAX_SPLITS))
+    rng = np.random.default_rng([seed, 0] if count == 1 else 0)
     if groups is not None:
         return _held_groups(groups, share, count, rng)
-    masks = _folds(labels, rng)[:count] if share == FRACTION else [held_out(labels, share, rng)]
+    masks = [held_out(labels, share, rng)] if count == 1 else _folds(labels, rng)[:count]
     if not any(held.any() for held in masks):  # all classes are small: a row of the largest
         masks[0][rng.choice(np.flatnonzero(labels == np.bincount(labels).argmax()))] = True
     return [held for held in masks if held.any()]

@@ -116,7 +116,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.n_classes = int(self.labels.max()) + 1
-        masks = draw_splits(self.labels, self.groups, self.held_out)
+        masks = draw_splits(self.labels, self.groups, self.seed, self.held_out)
         masks = [held for held in masks if len(np.unique(self.labels[~held])) > 1]
         if not masks:
             raise ValueError(
