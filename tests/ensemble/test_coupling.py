@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 import oracle
-from nearkin import SLDE, SLNE, Execution
+from nearkin import SLDE, SLNE, Constraint, Execution
 from nearkin.ensemble.coupling import Units, start_scores
 from nearkin.neighborhoods import neighborhoods
 from nearkin.neighbors import nearest
@@ -130,6 +130,16 @@ def test_an_ensemble_of_overlapping_blocks_starts_at_the_identity(data):
     single = SLNE(n_neighbors=10, max_epochs=1, step_size=1e-9, prepare=None)
     model = SLDE(single, n_members=5, n_components=4, random_state=0).fit(X, y, neighbors=lists)
     np.testing.assert_allclose(model.matrix_, np.eye(12), atol=1e-5)
+
+
+@pytest.mark.parametrize("constraint", [{"psd": True}, {"rank": 2}])
+def test_members_that_overlap_keep_their_constraint(data, constraint):
+    X, y, lists = data
+    single = SLNE(n_neighbors=10, constraint=Constraint(**constraint), prepare=None)
+    model = SLDE(single, n_members=5, n_components=4, random_state=0).fit(X, y, neighbors=lists)
+    for M in model.members_:
+        assert np.linalg.matrix_rank(M, tol=1e-4) <= constraint.get("rank", 4)
+        assert "psd" not in constraint or np.linalg.eigvalsh(M).min() > -1e-5
 
 
 def test_scores_at_the_start_are_those_of_the_identities(data):

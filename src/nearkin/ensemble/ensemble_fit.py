@@ -66,8 +66,7 @@ class EnsembleFit:
         if by_accuracy:
             held = held_out(data.labels, HELD_OUT, rng)
         self._project(held, rng)
-        coupled = model._coupling != "none"  # members learned apart are added up as they are
-        self.overlap = Overlap.of(model.projections_) if coupled else None
+        self.overlap = Overlap.of(model.projections_) if self._shares() else None
         self.units = self._units()
         unscaled = self._learners(rng)
         self.learners = [self.units.learner(n, learner) for n, learner in enumerate(unscaled)]
@@ -97,6 +96,13 @@ class EnsembleFit:
         if model._learns_by_slne:  # which divides by the length of projected rows
             check_projections(model, rows)
         model.joint_history_ = []
+
+    def _shares(self) -> bool:
+        """Whether members share what they have in common: a share of M may lose its constraint."""
+        if self.model._coupling == "none":  # as in the paper
+            return False
+        constraint = self.model._prototype._constraint
+        return not (constraint.spectral or constraint.normalize)
 
     def _units(self) -> Units:
         lengths = [mean_squared_length(self.rows, P.matrix()) for P in self.model.projections_]
