@@ -86,7 +86,7 @@ def tuned(setup: Setup, data: Substitute) -> tuple[Score, Score]:
         clone(model.similarity_).set_params(random_state=None),
         projection="mixed",
         n_members=6,
-        n_components=max(1, model.database_.shape[1] // 3),
+        n_components=max(1, min(model.database_.shape) // 3),  # few rows vary in few directions
         n_jobs=setup.jobs,
     )
     ensemble = SoftVotingKNN(
