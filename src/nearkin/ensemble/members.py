@@ -66,7 +66,8 @@ class Members:
 
     def finished(self) -> list[int]:
         """Members that are kept."""
-        return [n for n in range(self.count) if self.read(n) is not None]
+        kept = (self.folder.read(_member(n), self.inputs) for n in range(self.count))
+        return [n for n, found in enumerate(kept) if found is not None]
 
     def write_shared(
         self,

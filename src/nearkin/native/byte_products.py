@@ -10,7 +10,7 @@ in plain arithmetic elsewhere. Sums of integers are exact, so that all paths agr
   of g = d // 4, so that a query's bytes lie together, and queries a fixed number of bytes apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ PANEL_ROWS, GROUPS = 16, 64
 MAX_BYTES = 1 << 16  # of a row: sums of products fit 32 bits
 _FEATURES = target_features()
 TILE_QUERIES = 24 if "avx512f" in _FEATURES else 6  # their sums fill most registers
-_WIDTHS = [TILE_QUERIES // 3, 2 * TILE_QUERIES // 3]  # of tiles that would be mostly empty
+_WIDTHS = [TILE_QUERIES // 3, 2 * TILE_QUERIES // 3, TILE_QUERIES]  # the last of a cell are few
 
 _FLOAT, _INT16 = ir.FloatType(), ir.IntType(16)
 _SUMS = ir.VectorType(INT32, PANEL_ROWS)
@@ -85,18 +85,7 @@ def compare_tile(
                 within = builder.fcmp_ordered("<=", value, lane(most, q))
                 builder.store(builder.bitcast(within, _INT16), builder.gep(found, [INT64(q)]))
 
-        def compare_narrowest(widths: list[int]) -> None:
-            if not widths:
-                compare(TILE_QUERIES)
-                return
-            narrow = builder.icmp_signed("<=", arguments[4], INT64(widths[0]))
-            with builder.if_else(narrow) as (then, otherwise):
-                with then:
-                    compare(widths[0])
-                with otherwise:
-                    compare_narrowest(widths[1:])
-
-        compare_narrowest(_WIDTHS)
+        _at_width(builder, arguments[4], _WIDTHS, compare)
         return context.get_dummy_value()
 
     index = types.int64
@@ -269,6 +258,20 @@ def _groups(context: Any, builder: Any, kind: Any, array: Any) -> Iterator[Any]:
 
 def _group(builder: Any, data: Any, start: Any, kind: Any) -> Any:
     return builder.load(builder.bitcast(builder.gep(data, [start]), kind.as_pointer()), align=4)
+
+
+def _at_width(builder: Any, count: Any, widths: list[int], work: Callable[[int], None]) -> None:
+    """Generate `work` for the first of the widths that is enough for `count`."""
+    narrowest, *wider = widths
+    if not wider:
+        work(narrowest)
+        return
+    enough = builder.icmp_signed("<=", count, INT64(narrowest))
+    with builder.if_else(enough) as (then, otherwise):
+        with then:
+            work(narrowest)
+        with otherwise:
+            _at_width(builder, count, wider, work)
 
 
 def _store_chosen(builder: Any, vector: Any, chosen: Any, start: Any, name: str) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.bins import best_bins, extremes, keep_best, keep_exactly
 from nearkin.native.byte_products import (
     GROUPS,
     MAX_BYTES,
@@ -30,7 +31,6 @@ from nearkin.native.byte_products import (
     lane_dot,
 )
 from nearkin.native.jit import compiled
-from nearkin.native.selection import best_bins, extremes, keep_best, keep_exactly
 from nearkin.native.threads import in_parallel, in_threads
 from nearkin.native.vectors import add_scaled, read_only
 

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkin.io import safetensors
+from nearkin.native.bins import smallest_columns
 from nearkin.native.byte_products import PANEL_ROWS
 from nearkin.native.byte_rows import ByteRows, check_byte_rows, code_rows, nearest_of_candidates
 from nearkin.native.scan import CodedCells, best_slots, check_coded, code_cells, decode_rows
-from nearkin.native.selection import smallest_columns
 from nearkin.neighbors.base import Array, Index, Metric, blocks
 from nearkin.neighbors.exact import Exact, products_of
 from nearkin.neighbors.kmeans import Partition, in_tour

@@ -8,8 +8,8 @@ from nearkin.learning.holdout import held_out, sample
 Labels = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-FRACTION = 0.2
 MAX_SPLITS = 5
+FRACTION = 1 / MAX_SPLITS
 
 
 def draw_splits(
@@ -19,7 +19,8 @@ def draw_splits(
 
     Few rows are split repeatedly, until `rows` of them, or all, were held out. None is held out
     twice: folds judge with less noise than as many independent draws. They are the same for every
-    seed, which should not decide between candidates that are about as good; it draws a single part.
+    seed, which should not decide between candidates that are about as good. Where one split is
+    enough, the seed draws it.
     """
     n = len(labels)
     share = min(FRACTION, rows / n)
@@ -35,14 +36,14 @@ def draw_splits(
 
 def _folds(labels: Labels, rng: np.random.Generator) -> list[Mask]:
     """Stratified folds; each leaves at least two rows of a class, or all, to learn from."""
-    n, counts, folds = len(labels), np.bincount(labels), round(1 / FRACTION)
+    n, counts = len(labels), np.bincount(labels)
     order = np.lexsort((rng.random(n), labels))  # by class, in random order within
-    first = rng.integers(folds, size=len(counts))  # small classes are not in all of them
+    first = rng.integers(MAX_SPLITS, size=len(counts))  # small classes are not in all of them
     place = np.arange(n) - (np.cumsum(counts) - counts)[labels[order]]
     fold = np.empty(n, np.int64)
-    fold[order] = (place + first[labels[order]]) % folds
+    fold[order] = (place + first[labels[order]]) % MAX_SPLITS
     fold[counts[labels] < 3] = -1
-    return [fold == number for number in range(folds)]
+    return [fold == number for number in range(MAX_SPLITS)]
 
 
 def _held_groups(

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin.native.selection import smallest_columns
+from nearkin.native.bins import smallest_columns
 
 
 @given(

@@ -1,6 +1,7 @@
-"""Selection of the best of a buffer of values: by bisection of bins, and by Hoare's algorithm.
+"""The best of a buffer of values: those of the first bins, which bisection counts.
 
-Passes that vectorise leave the best and a few others; those are told apart exactly, ties by number.
+Passes that vectorise leave the best and a few others of the last bin; those are told apart exactly,
+by Hoare's algorithm, ties by number.
 """
 
 from functools import partial
