@@ -46,7 +46,7 @@ def test_the_best_vote_of_neighbours_alone(seed):
         for power in choice.EXPONENTS
     ]  # fmt: skip
     losses = [log_loss(given.shares(vote), given.truth) for vote in grid]
-    vote, loss, right = choose(given)
+    vote, loss, right, losses = choose(given)
     assert loss == pytest.approx(min(losses), rel=1e-5)
     assert log_loss(given.shares(vote), given.truth) == pytest.approx(loss, rel=1e-5)
     assert right == pytest.approx(accuracy(given.shares(vote), given.truth))
@@ -74,7 +74,7 @@ def test_the_best_mixture_with_class_means(seed, right):
             choice.SMOOTHING,
         )
     ]
-    vote, loss, hits = choose(given, near)
+    vote, loss, hits, _ = choose(given, near)
     assert loss == pytest.approx(min(losses), rel=1e-5)
     assert log_loss(given.shares(vote), given.truth) == pytest.approx(loss, rel=1e-5)
     assert hits == pytest.approx(accuracy(given.shares(vote), given.truth))
@@ -117,11 +117,11 @@ def test_a_class_without_a_voter_costs_no_infinite_loss():
     """All voters are wrong, always: the least confident vote is best."""
     given = ballot()
     wrong = replace(given, labels=(given.truth[:, None] + 1) % 3 + 0 * given.labels)
-    vote, loss, hits = choose(replace(wrong, class_scores=None))
+    vote, loss, hits, _ = choose(replace(wrong, class_scores=None))
     assert np.isfinite(loss)
     assert vote.smoothing == max(choice.SMOOTHING)
     assert hits == 0
-    vote, _, hits = choose(
+    vote, _, hits, _ = choose(
         replace(wrong, class_scores=100 * np.eye(3, dtype=np.float32)[wrong.truth])
     )
     assert vote.class_weight == 1

@@ -94,5 +94,6 @@ def _choose(
         class_scores=class_scores(model, queries, means),
         distances=local_distances(model, queries, voters),
     )
-    model.vote_, _, model.calibration_accuracy_ = choose(ballot)
+    chosen = choose(ballot)
+    model.vote_, model.calibration_accuracy_ = chosen.vote, chosen.accuracy
     model.novelty_threshold_ = threshold(voter_novelty(model, queries, voters))

@@ -1,19 +1,20 @@
 """The methods at our own settings, all of them selected on training rows, never on test rows.
 
-For few rows of many dimensions (image features after PCA): half-whitened rows, large
-neighbourhoods, votes that are powers of the similarity, and for SL-NE the sampling rule, or sum of
-rules, that is most accurate on a held-out fifth of the training rows. With a hundred rows or fewer
-the whitening, too, is selected there, for SL-NE and for what it is compared with. For other data
-`SoftVotingKNN()` makes the selection.
+`SoftVotingKNN()` makes the selection (`automatic`). A hundred rows or fewer are too few for that:
+large neighbourhoods, votes that are powers of the similarity, and for SL-NE the sampling rule, or
+sum of rules, that is most accurate on a held-out fifth of the training rows; the whitening, too, is
+selected there, for SL-NE and for what it is compared with.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
+from nearkin.classifier import SoftVotingKNN
 from nearkin.learning.holdout import held_out
 from nearkin.learning.presets import IMAGES
 from nearkin.metrics import top_n_accuracy
@@ -23,6 +24,7 @@ from nearkin.reproduction.methods import Score, score, tally
 from nearkin.reproduction.results import timed
 from nearkin.reproduction.setup import Setup
 from nearkin.reproduction.tasks import Array, Task
+from nearkin.selection import Selection
 from nearkin.slde import SLDE
 from nearkin.slne import SLNE
 from nearkin.voting.votes import Vote
@@ -31,12 +33,10 @@ HELD_OUT, WHITENING, VOTERS = 0.2, 0.5, 1_000
 POWERS = [Vote("power", p) for p in (1.0, 2.0, 3.0, 4.0, 6.0)]
 TOPS = [Vote("top", n) for n in (1.0, 3.0, 5.0, 10.0)]  # for plain neighbours
 SELECTION_ROWS, PLAIN_FOLDS = 20_000, 3  # for plain neighbours
-# The rules learn different matrices; normalised, they can be added.
-SUMS = [("all",), ("hardest",), ("softmax",), ("all", "hardest"), ("all", "hardest", "softmax")]
-# Of a hundred rows and fewer none can be spared: fewer sums to choose from, of rules that see all
-# pairs, and more whitenings. Cross-validated on training images (Table 1) this is better than SUMS.
-FEW_SUMS, WHITENINGS = [("all",), ("all", "hardest")], (0.0, 0.25, 0.5)
-BLOCKS = 3  # of SL-DE
+# The rules learn different matrices; normalised, they can be added. Of a hundred rows and fewer
+# none can be spared: few sums to choose from, of rules that see all pairs.
+SUMS, WHITENINGS = [("all",), ("all", "hardest")], (0.0, 0.25, 0.5)
+QUICK_EFFORT, THIRDS = 0.1, 3
 
 
 class Validation(NamedTuple):
@@ -47,16 +47,47 @@ class Validation(NamedTuple):
     truth: NDArray[Any]
 
 
-def slne(task: Task, folds: int) -> Score:
-    """SL-NE with the best rule, or sum of rules, and vote."""
-    spaces = [task.whitened(WHITENING)]
-    return _scored(task, *timed(lambda: _selected(spaces, _single, folds)))
+def automatic(setup: Setup, task: Task) -> tuple[Score, Score]:
+    """SL-NE with automatic settings, and SL-DE of that learner in thirds of the dimensions."""
+    selection = Selection(effort=QUICK_EFFORT if setup.quick else 1.0)
+    model = SoftVotingKNN(selection=selection, random_state=0)
+    _, seconds = timed(lambda: model.fit(task.X, task.y))
+    if model.similarity_ is None:  # plain neighbours were best, which are not what is asked for
+        model = SoftVotingKNN(SLNE(random_state=0), random_state=0)
+        _, seconds = timed(lambda: model.fit(task.X, task.y))
+    members = SLDE(
+        clone(model.similarity_).set_params(random_state=None),
+        projection="mixed",
+        n_members=2 * THIRDS,
+        n_components=max(
+            1, min(model.database_.shape) // THIRDS
+        ),  # few rows vary in few directions
+        n_jobs=setup.jobs,
+    )
+    ensemble = SoftVotingKNN(
+        members,
+        preprocess=model.preprocess_,
+        n_neighbors=model.n_neighbors_,
+        vote=model.vote_,
+        random_state=0,
+    )
+    single = _classified(model, task, seconds)
+    _, seconds = timed(lambda: ensemble.fit(task.X, task.y))
+    return single, _classified(ensemble, task, seconds)
+
+
+def _classified(model: SoftVotingKNN, task: Task, seconds: float) -> Score:
+    learner = getattr(model.similarity_, "learner", None) or model.similarity_
+    rule = "plain" if learner is None else f"{learner.sampling}, k={learner.n_neighbors}"
+    vote = f"{model.vote_.kind} {model.vote_.sharpness:.3g}"
+    note = f"{type(model.preprocess_).__name__}, {rule}, {vote}"
+    return score(model.predict_proba(task.Q), task.truth, seconds, note)
 
 
 def slne_of_few(task: Task, folds: int) -> Score:
-    """The same for few rows, with the best whitening."""
+    """SL-NE with the best whitening, rule, or sum of rules, and vote."""
     spaces = [task.whitened(exponent) for exponent in WHITENINGS]
-    return _scored(task, *timed(lambda: _selected(spaces, _single, folds, FEW_SUMS)))
+    return _scored(task, *timed(lambda: _selected(spaces, folds)))
 
 
 def of_few(task: Task, folds: int, accuracy: Callable[[Task], float]) -> float:
@@ -77,76 +108,39 @@ def parts(task: Task, folds: int) -> Iterator[Task]:
         )  # fmt: skip
 
 
-def slde(setup: Setup, task: Task) -> Score:
-    """SL-DE in three blocks of principal directions, selected in the same way."""
-    task = task.whitened(WHITENING)
-
-    def ensemble(rule: str, X: Array, y: NDArray[Any]) -> Array:
-        member = _learner(rule, len(y))
-        # A member sees only a part of each row's length: its steps must be larger.
-        member.set_params(random_state=None, step_size=BLOCKS * IMAGES[rule]["step_size"])
-        model = SLDE(
-            member,
-            n_members=BLOCKS,
-            n_components=max(1, X.shape[1] // BLOCKS),
-            coupling="none",
-            n_jobs=setup.jobs,
-            random_state=0,
-        )
-        return model.fit(X, y).matrix_
-
-    return _scored(task, *timed(lambda: _selected([task], ensemble, 1)))
-
-
 def _scored(task: Task, result: tuple[Array, str], seconds: float) -> Score:
     return score(result[0], task.truth, seconds, result[1])
 
 
-def _learner(rule: str, rows: int) -> SLNE:
-    settings = IMAGES[rule] | {"n_neighbors": min(IMAGES[rule]["n_neighbors"], rows - 1)}
-    return SLNE.paper(tol=0, random_state=0, **settings)
-
-
-def _single(rule: str, X: Array, y: NDArray[Any]) -> Array:
-    return _learner(rule, len(y)).fit(X, y).matrix_
-
-
-def _normalised(M: Array) -> Array:
+def _learned(rule: str, X: Array, y: NDArray[Any]) -> Array:
+    """M of a rule, of Frobenius norm one."""
+    settings = IMAGES[rule] | {"n_neighbors": min(IMAGES[rule]["n_neighbors"], len(y) - 1)}
+    M = SLNE.paper(tol=0, random_state=0, **settings).fit(X, y).matrix_
     return M / np.linalg.norm(M)
 
 
-def _selected(
-    spaces: list[Task],
-    learn: Callable[[str, Array, NDArray[Any]], Array],
-    folds: int,
-    sums: Sequence[tuple[str, ...]] = SUMS,
-) -> tuple[Array, str]:
+def _selected(spaces: list[Task], folds: int) -> tuple[Array, str]:
     """The votes for the test rows; space, sum of rules and vote are selected on held-out rows."""
     trials: list[tuple[float, Vote, tuple[str, ...], Task]] = []
     for space in spaces:
-        found = _validated(space, learn, folds, sums)
-        trials += [(*_vote(found, names), names, space) for names in sums]
+        found = _validated(space, folds)
+        trials += [(*_vote(found, names), names, space) for names in SUMS]
     accuracy, vote, names, task = max(trials, key=lambda trial: trial[0])
-    M = sum(_normalised(learn(rule, task.X, task.y)) for rule in names)
+    M = sum(_learned(rule, task.X, task.y) for rule in names)
     near = _voters(task.X, task.Q)
     scores = pair_scores(task.Q @ M, task.X, near)
     note = f"{'+'.join(names)}, power {vote.sharpness:g}, {accuracy:.2f} on held-out rows"
     return tally(task, near, scores, vote), note
 
 
-def _validated(
-    task: Task,
-    learn: Callable[[str, Array, NDArray[Any]], Array],
-    folds: int,
-    sums: Sequence[tuple[str, ...]],
-) -> list[Validation]:
+def _validated(task: Task, folds: int) -> list[Validation]:
     """Scores by each rule that is part of a sum, on held-out rows."""
-    rules = sorted({rule for names in sums for rule in names})
+    rules = sorted({rule for names in SUMS for rule in names})
     found = []
     for part in parts(task, folds):
         near = _voters(part.X, part.Q)
         seen = {
-            rule: pair_scores(part.Q @ _normalised(learn(rule, part.X, part.y)), part.X, near)
+            rule: pair_scores(part.Q @ _learned(rule, part.X, part.y), part.X, near)
             for rule in rules
         }
         found.append(Validation(seen, part.y[near], part.truth))

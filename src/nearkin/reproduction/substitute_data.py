@@ -3,34 +3,24 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import clone
 
-from nearkin.classifier import SoftVotingKNN
 from nearkin.preprocessing import Preprocess
-from nearkin.reproduction.methods import Score, score
 from nearkin.reproduction.published import PaperSettings
-from nearkin.reproduction.results import timed
 from nearkin.reproduction.setup import DataMissing, Setup
 from nearkin.reproduction.tasks import Task
-from nearkin.selection import Selection
-from nearkin.slde import SLDE
-from nearkin.slne import SLNE
 
 MNIST = PaperSettings(50, 300, 100, 10)
 # The paper's 500 neighbours of 1.26 million rows are as many of 100,000 as 40.
 COVTYPE, WIDE = PaperSettings(40, 50, 5, 10, "pca", epochs=3), 500
 QUICK_ROWS, QUICK_TESTS = 2_000, 1_000
 COVTYPE_ROWS, COVTYPE_TESTS = 100_000, 50_000
-QUICK_EFFORT = 0.1
 
 
 class Substitute(NamedTuple):
-    """Raw rows, and the task that the paper's settings make of them."""
+    """The task that the paper's settings make of the rows, and that of the rows as they are."""
 
     task: Task
-    X: NDArray[Any]
-    Q: NDArray[Any]
+    raw: Task
 
 
 def mnist(setup: Setup) -> Substitute:
@@ -69,40 +59,4 @@ def _prepared(setup: Setup, key: str, dims: int, data: tuple[Any, ...]) -> Subst
     prepare = Preprocess(min(dims, *X.shape), whitening=0, random_state=0).fit(X)
     key = f"{key}-{len(X)}"
     task = Task(key, prepare.transform(X), y, prepare.transform(Q), truth, prepare.variances_)
-    return Substitute(task, X, Q)
-
-
-def tuned(setup: Setup, data: Substitute) -> tuple[Score, Score]:
-    """SL-NE with automatic settings, and SL-DE of that learner in thirds of the dimensions."""
-    y = data.task.y
-    effort = QUICK_EFFORT if setup.quick else 1.0
-    model = SoftVotingKNN(selection=Selection(effort=effort), random_state=0)
-    _, seconds = timed(lambda: model.fit(data.X, y))
-    if model.similarity_ is None:  # plain neighbours were best, which are not what is asked for
-        model = SoftVotingKNN(SLNE(random_state=0), random_state=0)
-        _, seconds = timed(lambda: model.fit(data.X, y))
-    single = _score(model, data, seconds)
-    members = SLDE(
-        clone(model.similarity_).set_params(random_state=None),
-        projection="mixed",
-        n_members=6,
-        n_components=max(1, min(model.database_.shape) // 3),  # few rows vary in few directions
-        n_jobs=setup.jobs,
-    )
-    ensemble = SoftVotingKNN(
-        members,
-        preprocess=model.preprocess_,
-        n_neighbors=model.n_neighbors_,
-        vote=model.vote_,
-        random_state=0,
-    )
-    _, seconds = timed(lambda: ensemble.fit(data.X, y))
-    return single, _score(ensemble, data, seconds)
-
-
-def _score(model: SoftVotingKNN, data: Substitute, seconds: float) -> Score:
-    learner = getattr(model.similarity_, "learner", None) or model.similarity_
-    rule = "plain" if learner is None else f"{learner.sampling}, k={learner.n_neighbors}"
-    vote = f"{model.vote_.kind} {model.vote_.sharpness:.3g}"
-    note = f"{type(model.preprocess_).__name__}, {rule}, {vote}"
-    return score(model.predict_proba(data.Q), data.task.truth, seconds, note)
+    return Substitute(task, Task(f"{key}-raw", X, y, Q, truth, X.var(axis=0)))

@@ -72,7 +72,7 @@ def run(setup: Setup) -> Result:
         settings = methods.fitting(substitute_data.COVTYPE, data.task, setup.quick)
         rows = {"rows": data.task.digest}
         single, ensemble = setup.value(
-            "table4-covtype-tuned", rows, lambda: substitute_data.tuned(setup, data)
+            "table4-covtype-automatic", rows, lambda: own_settings.automatic(setup, data.raw)
         )
         plain = setup.value("table4-covtype-plain", rows, lambda: own_settings.plain(data.task))
         own = {"Retrieval": plain, "SL-NE": single, "SL-DE": ensemble}
@@ -80,7 +80,7 @@ def run(setup: Setup) -> Result:
         _add(result, SUBSTITUTE, found | {f"{m}, own best": value for m, value in own.items()})
         result.numbers["why"] = [
             methods.kept(setup, "table4-why", data.task, one, partial(why, setup, data.task, one))
-            for one in (settings, replace(settings, neighbors=min(WIDE, len(data.X) - 1)))
+            for one in (settings, replace(settings, neighbors=min(WIDE, len(data.task.X) - 1)))
         ]
         result.notes += [WHY.format(**seen) for seen in result.numbers["why"]]
     except DataMissing as missing:

@@ -50,6 +50,7 @@ from nearkin.voting.votes import Vote
 UNSETTLED = 1.5  # with so many times the rows of a sample
 EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
+CLEARLY = 2.0  # standard errors of the difference in log loss, row by row
 NEIGHBORS = 100
 MOST_COPIED = 1 << 29  # bytes of all rows, to judge plain neighbours among them
 COPIES = 6  # of them, at the most, in other types, prepared, and in an index
@@ -232,6 +233,12 @@ class Search:
         """Whether a candidate, not too far behind, might be the best one on more rows."""
         limit = behind if self.options.scoring == "classification" else np.inf
         return best.score - candidate.score < limit
+
+    def clearly_ahead(self, one: Candidate, other: Candidate) -> bool:
+        """Whether a candidate beats another by more than the noise of the same held-out rows."""
+        gains = other.chosen.losses.astype(np.float64) - one.chosen.losses
+        noise = gains.std() / np.sqrt(len(gains))
+        return one.score > other.score and float(gains.mean()) > CLEARLY * float(noise)
 
     def finish(self, best: Candidate) -> Candidate:
         """The shortlist and the vote of a candidate, from all kinds of votes."""

@@ -65,12 +65,12 @@ def with_all_rows(
 ) -> tuple["Candidate", list[Any]]:
     """What to learn from all rows, or plain neighbours; and of which of these still contend.
 
-    Plain neighbours gain most from more rows. Where they beat what was learned on the sample, with
-    all rows to vote, nothing is learned again; where they are far behind that, they are out of the
-    running, for with more rows to learn from they would be further behind.
+    Plain neighbours gain most from more rows. Where they beat what was learned on the sample
+    beyond chance, with all rows to vote, nothing is learned again; where they are far behind that,
+    they are out of the running, for with more rows to learn from they would be further behind.
     """
     plain = whole.best(whole.plain(space) for space in spaces)
     learned = search.among_more(best, whole)
-    if plain.score > learned.score:
+    if whole.clearly_ahead(plain, learned):
         return search.plain(plain.preprocess), spaces
     return best, spaces if whole.contends(plain, learned, FAR_BEHIND) else []

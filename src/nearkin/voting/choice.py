@@ -99,11 +99,12 @@ class Ballot:
 
 
 class ChosenVote(NamedTuple):
-    """A vote, and how well it does on the rows that it was chosen on."""
+    """A vote, and how well it does on the rows that it was chosen on: all of them, and each."""
 
     vote: Vote
     log_loss: float
     accuracy: float
+    losses: Array
 
 
 def join(ballots: Sequence[Ballot]) -> Ballot:
@@ -147,7 +148,7 @@ def choose(ballot: Ballot, among: Sequence[Vote] | None = None) -> ChosenVote:
     loss, smoothing = _smoothed(best.likelihoods[:1], ballot)[0]
     vote = Vote(**best.votes[0] | {"smoothing": smoothing})
     accuracy = float((ballot.shares(vote).argmax(axis=1) == ballot.truth).mean())
-    return ChosenVote(vote, loss, accuracy)
+    return ChosenVote(vote, loss, accuracy, _losses(best.likelihoods[0], smoothing, ballot))
 
 
 class _Voters(NamedTuple):
@@ -240,11 +241,15 @@ def _sharpened(vote: Vote, ballot: Ballot) -> Array:
 def _smoothed(likelihoods: Array, ballot: Ballot) -> list[tuple[float, float]]:
     """For each row of likelihoods, the smallest mean log loss and its smoothing."""
     losses = np.stack([
-        -np.log((1 - e) * likelihoods + e / ballot.n_classes).mean(axis=1, dtype=np.float64)
-        for e in SMOOTHING
+        _losses(likelihoods, e, ballot).mean(axis=1, dtype=np.float64) for e in SMOOTHING
     ])  # fmt: skip
     best = losses.argmin(axis=0)
     return [(float(losses[b, i]), SMOOTHING[b]) for i, b in enumerate(best)]
+
+
+def _losses(likelihoods: Array, smoothing: float, ballot: Ballot) -> Array:
+    """Log losses, given the probabilities of the true classes."""
+    return -np.log((1 - smoothing) * likelihoods + smoothing / ballot.n_classes)
 
 
 def _spread(scores: Array) -> float:
