@@ -44,17 +44,18 @@ def test_against_plain_histograms(size):
 
 
 def test_grid_lies_within_the_image_and_is_centred():
-    patches = DenseSIFT().describe(textured(0, 100, 150))
-    at = 0
-    for size in (16, 24, 32):
-        rows, columns = (100 - size) // 8 + 1, (150 - size) // 8 + 1
+    sift = DenseSIFT()
+    patches = sift.describe(textured(0, 100, 150))
+    at, step = 0, sift.step
+    for size in sift.patch_sizes:
+        rows, columns = (100 - size) // step + 1, (150 - size) // step + 1
         centres = patches.centres[at : at + rows * columns]
         at += rows * columns
         low, high = centres.min(axis=0) - size / 2, centres.max(axis=0) + size / 2
         assert (low >= 0).all()
         assert (high <= (100, 150)).all()
         assert (np.abs(low - ((100, 150) - high)) <= 1).all()
-        assert centres[1].tolist() == [centres[0, 0], centres[0, 1] + 8]
+        assert centres[1].tolist() == [centres[0, 0], centres[0, 1] + step]
     assert at == len(patches.descriptors) == len(patches.centres)
 
 
@@ -127,7 +128,7 @@ def test_read_only_and_strided_images():
 
 
 def test_clone():
-    assert clone(DenseSIFT(step=4)).get_params() == {"step": 4, "patch_sizes": (16, 24, 32)}
+    assert clone(DenseSIFT(step=4)).get_params() == {"step": 4, "patch_sizes": (16, 24, 32, 48)}
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_images_in_blocks(setup, tmp_path, monkeypatch):
     task = tasks.task(setup, "ILSVRC'10")
     images = tasks.image_set(setup, "ILSVRC'10")
     mask = images.training(0)
-    encoder = LLC(tasks.QUICK_WORDS, random_state=0).fit(images.folder[mask])
+    encoder = LLC(tasks.QUICK_WORDS, **tasks.PAPERS.llc, random_state=0).fit(images.folder[mask])
     features = encoder.transform(images.folder, dtype="float16")
     prepare = Preprocess(task.X.shape[1], whitening=0, random_state=0).fit(features[mask])
     wanted = prepare.transform(features)

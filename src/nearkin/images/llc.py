@@ -33,7 +33,10 @@ class LLC(ImageEncoder):
     """Locality-constrained linear coding of dense SIFT, max-pooled over a spatial pyramid.
 
     The defaults are the paper's setting: 2,048 words, 1×1, 2×2 and 4×4 cells, 43,008 dimensions,
-    unit length. Blank patches are left out; an image of blank patches only gets the zero vector.
+    unit length. It does not say where SIFT is sampled; with patches of 16 to 32 pixels, 8 apart,
+    as the authors of LLC have, extraction takes little more than half the time, and Caltech-101 is
+    a point less accurate. Blank patches are left out; an image of blank patches only gets the zero
+    vector.
 
     Parameters
     ----------
@@ -90,8 +93,8 @@ class LLC(ImageEncoder):
         n_words: int = 2048,
         n_neighbors: int = 5,
         pyramid: tuple[int, ...] = (1, 2, 4),
-        patch_sizes: tuple[int, ...] = (16, 24, 32),
-        step: int = 8,
+        patch_sizes: tuple[int, ...] = (16, 24, 32, 48),
+        step: int = 6,
         beta: float = 1e-4,
         max_side: int = 300,
         random_state: int | None = 0,

@@ -71,7 +71,7 @@ class DenseSIFT(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  #
 
     PARAMETERS: ClassVar[Table] = {"step": expect.whole(1), "patch_sizes": patch_sizes}
 
-    def __init__(self, step: int = 8, patch_sizes: tuple[int, ...] = (16, 24, 32)) -> None:
+    def __init__(self, step: int = 6, patch_sizes: tuple[int, ...] = (16, 24, 32, 48)) -> None:
         self.step = step
         self.patch_sizes = patch_sizes
 

@@ -3,7 +3,8 @@
 As in the paper: 43,008-dimensional LLC features (2,048 words, 21 cells), the first 3,000
 (ILSVRC'10: 1,000) principal directions of the training images, unit length. The codebook is
 learned without labels from all images. Half-whitened rows, which the paper does not use, are
-derived from these.
+derived from these. The paper does not say where SIFT is sampled: here as by the authors of LLC, and
+at our own settings (`OWN`) as `LLC` does by itself, square roots taken.
 
 Neighbourhoods come from a Retrieval of its own, as in the paper. The paper's (Shen et al. 2012)
 searches images by their local features and has no public code; here it is square roots of the LLC
@@ -22,7 +23,7 @@ similarities of unwhitened rows add little to it: it stands beside the tables, i
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,18 @@ QUICK_CLASSES, QUICK_IMAGES, QUICK_WORDS, QUICK_DIMS = 20, 50, 256, 300
 MAX_STORED = 200_000
 STREAM_SAMPLE, STREAM_BLOCK = 20_000, 4_096
 RETRIEVAL: dict[str, Any] = {"power": 0.5, "whitening": 0.5}
+
+
+class Recipe(NamedTuple):
+    """How images become rows: settings of LLC, and the power of the entries."""
+
+    suffix: str  # of names in the run folder
+    llc: dict[str, Any]
+    power: float
+
+
+PAPERS = Recipe("", {"step": 8, "patch_sizes": (16, 24, 32)}, 1.0)
+OWN = Recipe("-own", {}, 0.5)
 
 
 @dataclass(frozen=True)
@@ -165,24 +178,27 @@ def stem(images: layouts.ImageSet) -> str:
     return f"{name}-{str(fingerprint(images.folder.paths))[-6:]}"
 
 
-def features(setup: Setup, images: layouts.ImageSet) -> NDArray[np.float16]:
+def features(
+    setup: Setup, images: layouts.ImageSet, recipe: Recipe = PAPERS
+) -> NDArray[np.float16]:
     """LLC features in half precision, one row per image; an interrupted extraction resumes."""
-    setup.log(f"LLC features of {len(images.folder):,} images ({images.name})")
-    encoder = _encoder(setup, images)
+    setup.log(f"LLC features of {len(images.folder):,} images ({images.name}{recipe.suffix})")
+    encoder = _encoder(setup, images, recipe)
     return encoder.transform(
         images.folder,
-        folder=setup.folder.sub(f"{stem(images)}-llc"),
+        folder=setup.folder.sub(f"{stem(images)}-llc{recipe.suffix}"),
         dtype="float16",
         n_jobs=setup.jobs,
         on_error="skip",
     )
 
 
-def _encoder(setup: Setup, images: layouts.ImageSet) -> LLC:
+def _encoder(setup: Setup, images: layouts.ImageSet, recipe: Recipe) -> LLC:
     """The encoder, with a codebook learned from these images."""
-    encoder = LLC(_words(setup), random_state=0)
+    encoder = LLC(_words(setup), **recipe.llc, random_state=0)
     inputs = {"images": fingerprint(images.folder.paths), "encoder": encoder}
-    return _fitted(setup, f"{stem(images)}-encoder", inputs, encoder, lambda: images.folder)
+    name = f"{stem(images)}-encoder{recipe.suffix}"
+    return _fitted(setup, name, inputs, encoder, lambda: images.folder)
 
 
 def _words(setup: Setup) -> int:
@@ -201,18 +217,18 @@ def _fitted(setup: Setup, name: str, inputs: Inputs, model: Any, data: Callable[
     )
 
 
-def task(setup: Setup, name: str, seed: int = 0) -> Task:
-    """Split `seed` of an image set as rows in the paper's input space."""
+def task(setup: Setup, name: str, seed: int = 0, recipe: Recipe = PAPERS) -> Task:
+    """Split `seed` of an image set as rows in the paper's input space, or our own."""
     images = image_set(setup, name)
     mask, labels = images.training(seed), images.labels
     dims = min(QUICK_DIMS if setup.quick else SETTINGS[name].dims, int(mask.sum()) - 1)
-    key = f"{stem(images)}-split{seed}"
+    key = f"{stem(images)}-split{seed}{recipe.suffix}"
     inputs = Fingerprint.of({
-        "images": fingerprint(images.folder.paths), "words": _words(setup),
-        "training": Digest(mask), "dims": dims, "retrieval": RETRIEVAL,
+        "images": fingerprint(images.folder.paths), "words": _words(setup), "llc": recipe.llc,
+        "training": Digest(mask), "dims": dims, "power": recipe.power, "retrieval": RETRIEVAL,
     })  # fmt: skip
-    streamed = _Streamed(key, inputs) if len(mask) > MAX_STORED else None
-    make = streamed or _projected
+    streamed = _Streamed(key, inputs, recipe) if len(mask) > MAX_STORED else None
+    make = streamed or partial(_projected, recipe)
     found = setup.arrays(key, inputs, lambda: make(setup, images, mask, dims))
     if streamed:
         streamed.clear(setup, len(mask))
@@ -223,20 +239,23 @@ def task(setup: Setup, name: str, seed: int = 0) -> Task:
     )  # fmt: skip
 
 
-def _spaces(dims: int) -> dict[str, Preprocess]:
+def _spaces(dims: int, power: float = 1.0) -> dict[str, Preprocess]:
     """The space that is learned in, and that of Retrieval."""
     return {
-        "rows": Preprocess(dims, whitening=0, random_state=0),
+        "rows": Preprocess(dims, power=power, whitening=0, random_state=0),
         "retrieval": Preprocess(dims, **RETRIEVAL, random_state=0),
     }
 
 
-def _projected(setup: Setup, images: layouts.ImageSet, mask: Any, dims: int) -> Arrays:
+def _projected(
+    recipe: Recipe, setup: Setup, images: layouts.ImageSet, mask: Any, dims: int
+) -> Arrays:
     """PCA of the training rows, all rows projected."""
-    made = features(setup, images)
+    made = features(setup, images, recipe)
     setup.log(f"PCA to {dims:,} dimensions ({images.name}) ...")
     training = made[mask]
-    fitted = {name: space.fit(training) for name, space in _spaces(dims).items()}
+    spaces = _spaces(dims, recipe.power)
+    fitted = {name: space.fit(training) for name, space in spaces.items()}
     found = {name: space.transform(made) for name, space in fitted.items()}
     return found | {"variances": fitted["rows"].variances_}
 
@@ -250,11 +269,12 @@ class _Streamed:
 
     key: str
     inputs: Fingerprint
+    recipe: Recipe
 
     def __call__(self, setup: Setup, images: layouts.ImageSet, mask: Any, dims: int) -> Arrays:
         folder, learning = images.folder, np.flatnonzero(mask)
         sample = np.sort(np.random.default_rng(0).permutation(learning)[:STREAM_SAMPLE])
-        encoder = _encoder(setup, images.only(learning))
+        encoder = _encoder(setup, images.only(learning), self.recipe)
         options: dict[str, Any] = {"n_jobs": setup.jobs, "on_error": "skip", "dtype": "float16"}
         kept = setup.folder.sub(f"{self.key}-sample")
         fitted = {
@@ -262,7 +282,7 @@ class _Streamed:
                 setup, f"{self.key}-pca-{name}", self.inputs, space,
                 lambda: encoder.transform(folder[sample], folder=kept, **options),
             )
-            for name, space in _spaces(dims).items()
+            for name, space in _spaces(dims, self.recipe.power).items()
         }  # fmt: skip
 
         def block(lo: int) -> Arrays:
