@@ -176,8 +176,7 @@ class Search:
         """The learner after so many epochs or, with `curve`, after the best number of them."""
         began = time.perf_counter()
         epochs = 1 if self.ranking else epochs
-        wanted = max(NEIGHBORS, learner["n_neighbors"])
-        prepared = self._prepare(preprocess, wanted)
+        prepared = self._prepare(preprocess, self._voters(learner))
         with _quiet(), serial_blas():
             after = each_alone(lambda p: self._epochs(p, learner, epochs, curve), prepared)
         tried = []
@@ -244,8 +243,7 @@ class Search:
         """The shortlist and the vote of a candidate, from all kinds of votes."""
         began = time.perf_counter()
         lengths = SHORTLISTS + (LONG_SHORTLISTS if self.wide else ())
-        wanted = NEIGHBORS if best.learner is None else max(NEIGHBORS, best.learner["n_neighbors"])
-        prepared = self._prepare(best.preprocess, max(wanted, *lengths))
+        prepared = self._prepare(best.preprocess, max(self._voters(best.learner), *lengths))
         matrices = self._matrices(best, prepared)
         pairs = list(zip(prepared, matrices))
         whole = join(each_alone(lambda pair: pair[0].ballot(pair[1], csls=True), pairs))
@@ -259,6 +257,14 @@ class Search:
         best = self._refined(best, ballot, prepared, matrices)
         limit = threshold(ballot.novelty())
         return self._record(replace(best, novelty_threshold=limit, matrices=None), began)
+
+    def _voters(self, learner: Preset | None) -> int:
+        """How many rows vote: where columns are many, or all rows answer, as many as were learned.
+
+        Elsewhere more of them hardly change a vote, and finding them takes longer than learning.
+        """
+        many = learner is not None and (self.wide or self.options.for_index)
+        return max(NEIGHBORS, learner["n_neighbors"]) if many else NEIGHBORS  # type: ignore[index]
 
     def _refined(
         self, best: Candidate, ballot: Ballot, prepared: list[Prepared], matrices: Sequence[Any]
