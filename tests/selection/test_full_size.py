@@ -1,7 +1,10 @@
 """A choice on a sample, settled with all rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import scipy.stats
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import PCA
 
@@ -68,10 +71,32 @@ def test_nothing_is_learned_from_all_rows_where_plain_neighbours_win(monkeypatch
     monkeypatch.setattr(SLNE, "fit", noted)
     SoftVotingKNN(random_state=0).fit(*board(3_000))
     assert max(sizes) <= 120
+    with monkeypatch.context() as patch:
+        patch.setattr("nearkin.selection.search.CLEARLY", 1e6)  # never beyond chance
+        SoftVotingKNN(random_state=0).fit(*board(3_000))
+    assert max(sizes) == 3_000
+    sizes.clear()
     monkeypatch.setattr("nearkin.selection.search.MOST_COPIED", 0)  # then a fit decides
     model = SoftVotingKNN(random_state=0).fit(*board(3_000))
     assert max(sizes) == 3_000
     assert len(at_full_size(model, 3_000)) == 3  # as they are, by cosine, and learned
+
+
+@pytest.mark.parametrize(("gain", "ahead"), [(0.0, False), (0.3, False), (3.0, True), (-3, False)])
+def test_ahead_beyond_chance_by_a_paired_test(gain, ahead):
+    """One candidate loses less than another by so many standard errors."""
+    X, y = board(200)
+    sample = Search(
+        X, y, None, Selection(), 0, held_out=20, wide=False, n_rows=200,
+        row_numbers=np.arange(200), given=False,
+    )  # fmt: skip
+    one = sample.plain(None)
+    noise = np.random.default_rng(0).normal(size=len(one.chosen.losses))
+    noise = (noise - noise.mean()) / noise.std()
+    lost = one.chosen.losses + noise + gain / np.sqrt(len(noise))
+    other = replace(one, score=one.score - gain, chosen=one.chosen._replace(losses=lost))
+    assert scipy.stats.ttest_rel(lost, one.chosen.losses).statistic == pytest.approx(gain, abs=0.2)
+    assert sample.clearly_ahead(one, other) == ahead
 
 
 def test_plain_neighbours_far_behind_are_out_of_the_running():
@@ -102,6 +127,31 @@ def test_all_other_rows_vote_on_the_held_out_ones():
     distances = np.linalg.norm(split.queries[:, None] - split.kept, axis=2)
     near = split.prepare(None, 5).near
     np.testing.assert_array_equal(near, np.argsort(distances, axis=1)[:, :5])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_learners_side_by_side_are_those_one_by_one(threads):
+    X, _ = blobs(n=200, dims=6)
+    y = np.random.default_rng(0).integers(0, 3, 200)  # much to learn, so that the last diverges
+    sample = Search(
+        X, y, None, Selection(), 0, held_out=40, wide=False, n_rows=200,
+        row_numbers=np.arange(200), given=False,
+    )  # fmt: skip
+    start = sample.start | {"n_neighbors": 10}
+    options = [
+        (Preprocess(4), start),
+        (Preprocess(3), start),
+        (Preprocess(4), start | {"n_neighbors": 20}),
+        (None, start),
+        (None, start | {"step_size": 3e38}),
+    ]
+    with limited(1):
+        alone = [sample.learned(*option).describe() for option in options]
+    with limited(threads):
+        together = [found.describe() for found in sample.learned_each(iter(options))]
+    assert together == alone
+    assert [trial["learner"] is None for trial in alone] == [False] * 4 + [True]
+    assert len(sample.trials) == 2 * len(options)
 
 
 def test_what_was_chosen_is_what_votes():

@@ -46,8 +46,10 @@ def test_the_best_vote_of_neighbours_alone(seed):
         for power in choice.EXPONENTS
     ]  # fmt: skip
     losses = [log_loss(given.shares(vote), given.truth) for vote in grid]
-    vote, loss, right, losses = choose(given)
+    vote, loss, right, own = choose(given)
     assert loss == pytest.approx(min(losses), rel=1e-5)
+    likelihoods = np.take_along_axis(given.shares(vote), given.truth[:, None], axis=1)[:, 0]
+    np.testing.assert_allclose(own, -np.log(likelihoods), rtol=1e-3, atol=1e-5)
     assert log_loss(given.shares(vote), given.truth) == pytest.approx(loss, rel=1e-5)
     assert right == pytest.approx(accuracy(given.shares(vote), given.truth))
     assert vote.class_weight == 0

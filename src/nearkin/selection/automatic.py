@@ -16,7 +16,7 @@ from nearkin.selection.candidates import START_COMPONENTS
 from nearkin.selection.draws import FRACTION, draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
-from nearkin.selection.search import Candidate, Search
+from nearkin.selection.search import Search
 from nearkin.selection.splits import Labels
 from nearkin.selection.stages import (
     best_learner,
@@ -24,6 +24,7 @@ from nearkin.selection.stages import (
     starts_on_more_rows,
     with_all_rows,
 )
+from nearkin.selection.trial import Candidate
 from nearkin.validation.parameters import is_fitted
 from nearkin.voting.parts import Parts, Unsettled
 from nearkin.voting.votes import Vote

@@ -7,7 +7,8 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,19 +26,26 @@ from nearkin.learning.presets import (
     Preset,
 )
 from nearkin.native.blas import serial_blas
-from nearkin.native.threads import each_alone
+from nearkin.native.threads import each_alone, n_threads
+from nearkin.neighborhoods import Neighborhoods
 from nearkin.preprocessing.fourier import FourierFeatures
-from nearkin.selection.candidates import CSLS, LONG_SHORTLISTS, SHORTLISTS, Starts
-from nearkin.selection.draws import draw_splits
+from nearkin.selection.candidates import (
+    CSLS,
+    LONG_SHORTLISTS,
+    MOST_FEATURES,
+    SHORTLISTS,
+    Starts,
+)
+from nearkin.selection.draws import MAX_SPLITS, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.scoring import SCORES
 from nearkin.selection.splits import Array, Labels, Prepared, Split
 from nearkin.selection.stages import FINAL_EPOCHS
+from nearkin.selection.trial import Candidate
 from nearkin.slne import SLNE
 from nearkin.validation import memory
 from nearkin.voting.choice import (
     Ballot,
-    ChosenVote,
     candidates,
     choose,
     class_temperature,
@@ -60,42 +68,15 @@ _NEIGHBORS_ALONE: dict[str, Any] = {"hyperplane_weight": 0.0, "class_weight": 0.
 
 
 Epoch = tuple[Ballot, Array | None]  # what votes after an epoch, and M where it is kept
+Option = tuple[Any, Preset]  # a preprocessing and a learner
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Settings, and how well they do on held-out rows."""
+class Task(NamedTuple):
+    """A learner on one split."""
 
-    preprocess: Any  # a transformer that is not fitted, or None
-    learner: Preset | None  # None: plain nearest neighbours
-    epochs: int
-    n_neighbors: int
-    chosen: ChosenVote
-    score: float
-    novelty_threshold: float | None = None
-    matrices: tuple[Array, ...] | None = None  # M of each split, where they are small
-
-    def similarity(self, seed: int) -> SLNE | None:
-        """The learner, not fitted."""
-        if self.learner is None:
-            return None
-        settings = self.learner | {"prepare": None, "max_epochs": self.epochs, "tol": 0}
-        return SLNE(**settings, random_state=seed)
-
-    def describe(self) -> dict[str, Any]:
-        """The candidate as plain values, for a table."""
-        return {
-            "preprocess": " ".join(repr(self.preprocess).split()),
-            "learner": None
-            if self.learner is None
-            else {k: str(v) for k, v in self.learner.items()},
-            "epochs": self.epochs,
-            "n_neighbors": self.n_neighbors,
-            "vote": self.chosen.vote,
-            "log_loss": self.chosen.log_loss,
-            "accuracy": self.chosen.accuracy,
-            "score": self.score,
-        }
+    prepared: Prepared
+    graph: Neighborhoods
+    learner: Preset
 
 
 @dataclass
@@ -168,26 +149,70 @@ class Search:
         """Plain nearest neighbours and class means."""
         began = time.perf_counter()
         ballot = join([prepared.ballot(None) for prepared in self._prepare(preprocess)])
-        return self._record(self._judge(ballot, preprocess, None, 0, _sharp(ballot)), began)
+        judged = self._judge(ballot, preprocess, None, 0, _sharp(ballot))
+        return self._record(judged, time.perf_counter() - began)
 
     def learned(
         self, preprocess: Any, learner: Preset, epochs: int = EPOCHS, curve: bool = False
     ) -> Candidate:
         """The learner after so many epochs or, with `curve`, after the best number of them."""
+        return self._learned([(preprocess, learner)], epochs, curve)[0]
+
+    def learned_each(self, options: Iterable[Option]) -> list[Candidate]:
+        """The learners after a few epochs, some of them side by side.
+
+        One thread each: at most as many splits at a time as few rows are divided into, so that what
+        is prepared for them stays small.
+        """
+        size = 4 * self.kept * max(self.rows.shape[1], MOST_FEATURES) * len(self.splits)
+        most = min(n_threads(), MAX_SPLITS // len(self.splits), KEPT_BYTES // size)
+        waiting, found = iter(options), list[Candidate]()
+        while some := list(islice(waiting, max(1, most))):
+            found += self._learned(some, EPOCHS)
+        return found
+
+    def _learned(
+        self, options: Sequence[Option], epochs: int, curve: bool = False
+    ) -> list[Candidate]:
         began = time.perf_counter()
         epochs = 1 if self.ranking else epochs
-        prepared = self._prepare(preprocess, self._voters(learner))
+        tasks = [task for option in options for task in self._tasks(*option)]
         with _quiet(), serial_blas():
-            after = each_alone(lambda p: self._epochs(p, learner, epochs, curve), prepared)
+            after = each_alone(lambda task: self._epochs(task, epochs, curve), tasks)
+        n, first = len(self.splits), 1 if curve else epochs
+        best = [
+            self._best_epoch(option, after[i * n : (i + 1) * n], first)
+            for i, option in enumerate(options)
+        ]
+        seconds = (time.perf_counter() - began) / len(options)
+        return [
+            self.plain(preprocess) if candidate is None else self._record(candidate, seconds)
+            for (preprocess, _), candidate in zip(options, best)
+        ]
+
+    def _tasks(self, preprocess: Any, learner: Preset) -> "list[Task]":
+        """What a learner needs on each split; what learners share is made before they start."""
+        prepared = self._prepare(preprocess, self._voters(learner))
+
+        def task(own: Prepared) -> Task:
+            if not self.options.for_index:
+                own.distances()
+            return Task(own, own.graphs.graph(learner["n_neighbors"]), learner)
+
+        with serial_blas():
+            return each_alone(task, prepared)
+
+    def _best_epoch(
+        self, option: Option, after: Sequence[list[Epoch]], first: int
+    ) -> Candidate | None:
+        """The best of the epochs that all splits have come to; None where the first diverged."""
         tried = []
-        for epoch, found in enumerate(zip(*after), start=1 if curve else epochs):
+        for epoch, found in enumerate(zip(*after), start=first):
             ballots, matrices = zip(*found)
-            judged = self._judge(join(ballots), preprocess, learner, epoch)
+            judged = self._judge(join(ballots), *option, epoch)
             kept = None if any(M is None for M in matrices) else matrices
             tried.append(replace(judged, matrices=kept))
-        if not tried:  # the first epoch diverged
-            return self.plain(preprocess)
-        return self._record(max(tried, key=_score), began)
+        return max(tried, key=_score, default=None)
 
     def among_all(self, rows: Any, labels: Labels) -> "Search":
         """The held-out rows of the first split, with all other rows to vote on them."""
@@ -205,7 +230,8 @@ class Search:
         with serial_blas():  # not `_prepare`, which knows only what is fitted on those rows
             ballot = more.splits[0].prepare(known[0].preprocess, NEIGHBORS).ballot(matrix)
         learned = candidate.preprocess, candidate.learner, candidate.epochs
-        return more._record(more._judge(ballot, *learned, _sharp(ballot)), began)
+        judged = more._judge(ballot, *learned, _sharp(ballot))
+        return more._record(judged, time.perf_counter() - began)
 
     def best(self, tried: Iterable[Candidate]) -> Candidate:
         """The first of the best."""
@@ -256,7 +282,8 @@ class Search:
         ballot = _shortened(whole, prepared, best.n_neighbors)
         best = self._refined(best, ballot, prepared, matrices)
         limit = threshold(ballot.novelty())
-        return self._record(replace(best, novelty_threshold=limit, matrices=None), began)
+        best = replace(best, novelty_threshold=limit, matrices=None)
+        return self._record(best, time.perf_counter() - began)
 
     def _voters(self, learner: Preset | None) -> int:
         """How many rows vote: where columns are many, or all rows answer, as many as were learned.
@@ -328,8 +355,9 @@ class Search:
             oldest = next(iter(sizes))
             del sizes[oldest], self._prepared[oldest]
 
-    def _epochs(self, prepared: Prepared, learner: Preset, epochs: int, curve: bool) -> list[Epoch]:
+    def _epochs(self, task: "Task", epochs: int, curve: bool) -> list[Epoch]:
         """The ballot after the last epoch; for a curve, after each until rows gain no more."""
+        prepared = task.prepared
         after: list[Epoch] = []
         losses: list[float] = []
 
@@ -341,16 +369,15 @@ class Search:
             return len(losses) - int(np.argmax(losses)) > PATIENCE
 
         model = SLNE(
-            **learner,
+            **task.learner,
             prepare=None,
             max_epochs=epochs,
             tol=0,
             random_state=self.seed,
             execution=Execution(callback=evaluate if curve else None),
         )
-        graph = prepared.graphs.graph(learner["n_neighbors"])
         with suppress(FloatingPointError):
-            model.fit(prepared.rows, prepared.split.labels, neighbors=graph)
+            model.fit(prepared.rows, prepared.split.labels, neighbors=task.graph)
             if model.interrupted_:
                 raise KeyboardInterrupt
             if not curve:
@@ -377,8 +404,7 @@ class Search:
         score = SCORES[self.options.scoring](ballot, chosen)
         return Candidate(preprocess, learner, epochs, ballot.scores.shape[1], chosen, score)
 
-    def _record(self, candidate: Candidate, began: float) -> Candidate:
-        seconds = time.perf_counter() - began
+    def _record(self, candidate: Candidate, seconds: float) -> Candidate:
         trial = candidate.describe() | {"rows": self.kept, "seconds": seconds}
         self.trials.append(trial)
         if self.options.verbose > 1:

@@ -7,49 +7,50 @@ from typing import TYPE_CHECKING, Any
 
 from nearkin.io.progress_bar import track
 from nearkin.learning.presets import START, WIDE_START
+from nearkin.selection.trial import Candidate
 
 if TYPE_CHECKING:
-    from nearkin.selection.search import Candidate, Search
+    from nearkin.selection.search import Search
 
 FINALISTS = 3
 FINAL_EPOCHS = 8
 FAR_BEHIND = 0.1  # in a score, with the same rows to vote
 
 
-def best_starts(search: "Search", preprocess: Any) -> tuple["Candidate", list["Candidate"]]:
+def best_starts(search: "Search", preprocess: Any) -> tuple[Candidate, list[Candidate]]:
     """The best plain neighbours, and the starts that learn best."""
     if not isinstance(preprocess, str):
         return search.plain(preprocess), [search.learned(preprocess, search.start)]
     starts = search.starts
     show = search.options.verbose == 1
     plain = search.best(search.plain(p) for p in track(starts.plain(), "plain", show=show))
-    whitened = [search.learned(p, search.start) for p in starts.whitened()]
+    whitened = search.learned_each((p, search.start) for p in starts.whitened())
     reduced = starts.reduced(search.best(whitened).preprocess)
     others = (*reduced, *starts.unreduced())
-    tried = [*whitened, *(search.learned(p, search.start) for p in others)]
+    tried = [*whitened, *search.learned_each((p, search.start) for p in others)]
     for group in (starts.powered, starts.within_class, starts.fourier, starts.bandwidths):
         options = track(group(search.best(tried).preprocess), group.__name__, show=show)
-        tried += [search.learned(p, search.start) for p in options]
+        tried += search.learned_each((p, search.start) for p in options)
     best = search.best(tried)
     finalists = sorted(tried, key=lambda candidate: candidate.score, reverse=True)[:FINALISTS]
     return plain, [tried for tried in finalists if search.contends(tried, best)]
 
 
-def starts_on_more_rows(search: "Search", starts: list["Candidate"]) -> list["Candidate"]:
+def starts_on_more_rows(search: "Search", starts: list[Candidate]) -> list[Candidate]:
     """The best starts on a larger sample, and what more rows may want."""
-    starts = [search.learned(s.preprocess, search.start) for s in starts]
+    starts = search.learned_each((s.preprocess, search.start) for s in starts)
     for derived in (search.starts.widened, search.starts.beside_fourier):
         more = derived(search.best(starts).preprocess)
-        starts += [search.learned(p, search.start) for p in more]
+        starts += search.learned_each((p, search.start) for p in more)
     return starts
 
 
-def best_learner(search: "Search", starts: list["Candidate"]) -> "Candidate":
+def best_learner(search: "Search", starts: list[Candidate]) -> Candidate:
     """The best learner, from the best start."""
     best = search.best(starts)
     for group in search.changes:
-        options = [best.learner | change for change in group]  # type: ignore[operator]
-        best = search.best([best, *(search.learned(best.preprocess, o) for o in options)])
+        options = [(best.preprocess, best.learner | change) for change in group]  # type: ignore[operator]
+        best = search.best([best, *search.learned_each(options)])
     final = search.starts.finer(best.preprocess)
     longer = search.learned(final, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]
     best = search.best([longer, best])  # of equals the one that has its matrices
@@ -61,8 +62,8 @@ def best_learner(search: "Search", starts: list["Candidate"]) -> "Candidate":
 
 
 def with_all_rows(
-    search: "Search", whole: "Search", best: "Candidate", spaces: list[Any]
-) -> tuple["Candidate", list[Any]]:
+    search: "Search", whole: "Search", best: Candidate, spaces: list[Any]
+) -> tuple[Candidate, list[Any]]:
     """What to learn from all rows, or plain neighbours; and of which of these still contend.
 
     Plain neighbours gain most from more rows. Where they beat what was learned on the sample
