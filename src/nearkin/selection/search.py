@@ -296,9 +296,13 @@ class Search:
     def _refined(
         self, best: Candidate, ballot: Ballot, prepared: list[Prepared], matrices: Sequence[Any]
     ) -> Candidate:
-        """The candidate with refined class means, if these are better."""
+        """The candidate with refined class means, if these are better.
+
+        Where columns outnumber rows, M tells all rows that it has learned from apart, and leaves
+        nothing to be refined on them. For an index no class mean votes.
+        """
         shape = self.n_rows, prepared[0].rows.shape[1], self.n_classes
-        if ballot.distances is None or not refinable(*shape):  # for an index, no class mean votes
+        if self.wide or self.options.for_index or not refinable(*shape):
             return best
         temperature = class_temperature(ballot)
 
