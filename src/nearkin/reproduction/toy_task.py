@@ -13,17 +13,17 @@ from nearkin.reproduction.setup import Setup
 NEIGHBORS = 30  # the size of a class
 
 
-def toy(setup: Setup) -> tuple[Any, Any]:
+def toy(setup: Setup, recipe: tasks.Recipe = tasks.PAPERS) -> tuple[Any, Any]:
     """The images of the four classes and their LLC features."""
     images = tasks.image_set(setup, "Caltech-101")
-    made = tasks.features(setup, images)
+    made = tasks.features(setup, images, recipe)
     chosen = np.flatnonzero(np.isin(images.folder.labels, published.TOY_CLASSES))
     if len(np.unique(images.folder.labels[chosen])) < len(published.TOY_CLASSES):
         raise ValueError(
             f"Caltech-101 in {setup.data} lacks some of the classes "
             f"{', '.join(published.TOY_CLASSES)}; Table 1 and Figure 1 are about these"
         )
-    return images.only(chosen), np.asarray(made[chosen], np.float32)
+    return images.only(chosen), np.asarray(made[chosen], np.float32) ** recipe.power
 
 
 def divided(labels: NDArray[Any], features: Any, names: dict[str, str], seed: int) -> tasks.Task:
