@@ -90,12 +90,12 @@ def slne_of_few(task: Task) -> Score:
 
     def work() -> tuple[Array, str]:
         settings = IMAGES["all"] | {"n_neighbors": min(VOTERS, len(task.y) - 1)}
-        M: Array = SLNE.paper(tol=0, random_state=0, **settings).fit(task.X, task.y).matrix_
-        means: Array = class_means(task.X, task.y, int(task.y.max()) + 1)
+        M = SLNE.paper(tol=0, random_state=0, **settings).fit(task.X, task.y).matrix_
+        towards = M @ class_means(task.X, task.y, int(task.y.max()) + 1).T
         near = nearest(task.X, min(VOTERS, len(task.X)), queries=task.Q)[1]
         votes = tally(task, near, pair_scores(task.Q @ M, task.X, near), SHARP)
-        spread = float((task.X @ M @ means.T).std())
-        shares = class_shares(task.Q @ M @ means.T, TEMPERATURE * spread)
+        spread = float((task.X @ towards).std())
+        shares = class_shares(np.asarray(task.Q @ towards, np.float32), TEMPERATURE * spread)
         mixed = (1 - MEANS_SHARE) * probabilities(votes) + MEANS_SHARE * shares
         return mixed, f"all, power {SHARP.sharpness:g}, class means {MEANS_SHARE:.0%}"
 
