@@ -72,8 +72,7 @@ class Contender:
     def best(self) -> Settled:
         """The best shortlist and vote."""
         asked, most = self.model.n_neighbors, self.voters.shape[1]
-        known = {*SHORTLISTS, self.model.n_neighbors_, most}  # all that a learner had is at hand
-        lengths = known if isinstance(asked, str) else {int(asked)}
+        lengths = {*SHORTLISTS, self.model.n_neighbors_} if isinstance(asked, str) else {int(asked)}
         tried = [self._judged(k) for k in sorted({min(k, most) for k in lengths})]
         return max(tried, key=lambda settled: settled.score)
 

@@ -192,7 +192,7 @@ class Search:
 
     def _tasks(self, preprocess: Any, learner: Preset) -> "list[Task]":
         """What a learner needs on each split; what learners share is made before they start."""
-        prepared = self._prepare(preprocess, self._voters(learner))
+        prepared = self._prepare(preprocess, max(NEIGHBORS, learner["n_neighbors"]))
 
         def task(own: Prepared) -> Task:
             if not self.options.for_index:
@@ -269,7 +269,8 @@ class Search:
         """The shortlist and the vote of a candidate, from all kinds of votes."""
         began = time.perf_counter()
         lengths = SHORTLISTS + (LONG_SHORTLISTS if self.wide else ())
-        prepared = self._prepare(best.preprocess, max(self._voters(best.learner), *lengths))
+        wanted = NEIGHBORS if best.learner is None else max(NEIGHBORS, best.learner["n_neighbors"])
+        prepared = self._prepare(best.preprocess, max(wanted, *lengths))
         matrices = self._matrices(best, prepared)
         pairs = list(zip(prepared, matrices))
         whole = join(each_alone(lambda pair: pair[0].ballot(pair[1], csls=True), pairs))
@@ -284,14 +285,6 @@ class Search:
         limit = threshold(ballot.novelty())
         best = replace(best, novelty_threshold=limit, matrices=None)
         return self._record(best, time.perf_counter() - began)
-
-    def _voters(self, learner: Preset | None) -> int:
-        """How many rows vote: where columns are many, or all rows answer, as many as were learned.
-
-        Elsewhere more of them hardly change a vote, and finding them takes longer than learning.
-        """
-        many = learner is not None and (self.wide or self.options.for_index)
-        return max(NEIGHBORS, learner["n_neighbors"]) if many else NEIGHBORS  # type: ignore[index]
 
     def _refined(
         self, best: Candidate, ballot: Ballot, prepared: list[Prepared], matrices: Sequence[Any]
