@@ -1,6 +1,7 @@
 """Caltech-101 for the benchmarks: features made once, the paper's splits, PCA per split.
 
-Everything is kept in a work folder, so that the second run starts at once.
+Everything is kept in a work folder, so that the second run starts at once; features of other
+settings of LLC want another folder.
 """
 
 from pathlib import Path
@@ -20,11 +21,11 @@ def images(data: Path, work: Path) -> ImageFolder:
 
 
 def llc_features(data: Path, work: Path):
-    """LLC at the paper's setting, 9,144 × 43,008 in half precision, and the labels."""
+    """LLC by default, 9,144 × 43,008 in half precision, and the labels."""
     folder = images(data, work)
     out = work / "llc.npy"
     if not out.exists():
-        print("LLC features: about five minutes ...", flush=True)
+        print("LLC features: some eight minutes ...", flush=True)
         features = LLC(random_state=0).fit(folder).transform(folder, dtype="float16", n_jobs=2)
         with atomic_write(out) as aside:
             np.save(aside, features)

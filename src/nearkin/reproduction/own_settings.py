@@ -1,8 +1,9 @@
-"""The methods at our own settings, all of them settled on training rows, never on test rows.
+"""The methods at our own settings, all of them settled on training rows.
 
-`SoftVotingKNN()` makes the selection (`automatic`). A hundred rows or fewer are too few to spare
-any for that: what SL-NE then takes (`slne_of_few`) was settled on held-out training images of
-Table 1's splits, the same for all of them; the whitening of what it is compared with is selected.
+`SoftVotingKNN()` makes the selection (`automatic`). The 60 or 120 rows of Table 1 are too few to
+spare any for that: what SL-NE takes there (`slne_of_few`) was settled on held-out training images
+of some of its splits, the same for all of them, and training images of one split are test images
+of another; the whitening of what it is compared with is selected within each split.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ POWERS = [Vote("power", p) for p in (1.0, 2.0, 3.0, 4.0, 6.0)]
 TOPS = [Vote("top", n) for n in (1.0, 3.0, 5.0, 10.0)]  # for plain neighbours
 SELECTION_ROWS, PLAIN_FOLDS = 20_000, 3  # for plain neighbours
 WHITENINGS = (0.0, 0.25, 0.5)
-# Of a hundred rows and fewer: votes, the share of the class means, and their temperature in units
+# Of few rows: votes, the share of the class means, and their temperature in units
 # of their scores' spread.
 SHARP, MEANS_SHARE, TEMPERATURE = Vote("power", 4.0), 0.6, 0.2
 QUICK_EFFORT, THIRDS = 0.1, 3
@@ -56,13 +57,12 @@ def automatic(setup: Setup, task: Task) -> tuple[Score, Score]:
     if model.similarity_ is None:  # plain neighbours were best, which are not what is asked for
         model = SoftVotingKNN(SLNE(random_state=0), random_state=0)
         _, seconds = timed(lambda: model.fit(task.X, task.y))
+    directions = min(model.database_.shape)  # few rows vary in few
     members = SLDE(
         clone(model.similarity_).set_params(random_state=None),
         projection="mixed",
         n_members=2 * THIRDS,
-        n_components=max(
-            1, min(model.database_.shape) // THIRDS
-        ),  # few rows vary in few directions
+        n_components=max(1, directions // THIRDS),
         n_jobs=setup.jobs,
     )
     ensemble = SoftVotingKNN(

@@ -3,8 +3,8 @@
 As in the paper: 43,008-dimensional LLC features (2,048 words, 21 cells), the first 3,000
 (ILSVRC'10: 1,000) principal directions of the training images, unit length. The codebook is
 learned without labels from all images. Half-whitened rows, which the paper does not use, are
-derived from these. The paper does not say where SIFT is sampled: here as by the authors of LLC, and
-at our own settings (`OWN`) as `LLC` does by itself, square roots taken.
+derived from these. The paper does not say where SIFT is sampled: here much as by the authors of
+LLC, and at our own settings (`OWN`) as `LLC` does by itself, square roots taken.
 
 Neighbourhoods come from a Retrieval of its own, as in the paper. The paper's (Shen et al. 2012)
 searches images by their local features and has no public code; here it is square roots of the LLC
@@ -63,7 +63,7 @@ class Recipe(NamedTuple):
 
 
 PAPERS = Recipe("", {"step": 8, "patch_sizes": (16, 24, 32)}, 1.0)
-OWN = Recipe("-own", {}, 0.5)
+OWN = Recipe("-own", {name: LLC().get_params()[name] for name in PAPERS.llc}, 0.5)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,9 @@ def features(
 def _encoder(setup: Setup, images: layouts.ImageSet, recipe: Recipe) -> LLC:
     """The encoder, with a codebook learned from these images."""
     encoder = LLC(_words(setup), **recipe.llc, random_state=0)
-    inputs = {"images": fingerprint(images.folder.paths), "encoder": encoder}
+    inputs = {
+        "images": fingerprint(images.folder.paths), "encoder": encoder, "llc": recipe.llc
+    }  # fmt: skip
     name = f"{stem(images)}-encoder{recipe.suffix}"
     return _fitted(setup, name, inputs, encoder, lambda: images.folder)
 

@@ -124,7 +124,8 @@ def select(
         best = best_learner(second, starts)
         if not single:
             plain = second.plain(plain.preprocess) if contends else best
-        best = second.best([plain, best])
+        if not second.needs_all_rows or second.clearly_ahead(plain, best):
+            best = second.best([plain, best])
         spaces = [preprocess] if given else first.starts.plain()
         spaces = spaces if contends else []
         if spaces and best.learner is not None and second.affords_all(best.preprocess):
@@ -151,6 +152,7 @@ def draw_search(
     own = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     own_labels = np.unique(labels[chosen], return_inverse=True)[1]
     return Search(
-        rows[chosen], own_labels, own, options, seed, held_out, wide=rows.shape[1] >= len(labels),
-        n_rows=len(labels), row_numbers=chosen, given=given, trials=trials,
+        rows[chosen], own_labels, own, options, seed, held_out,
+        wide=rows.shape[1] >= (1 - FRACTION) * len(labels), n_rows=len(labels),
+        row_numbers=chosen, given=given, trials=trials,
     )  # fmt: skip

@@ -58,6 +58,7 @@ from nearkin.voting.votes import Vote
 UNSETTLED = 1.5  # with so many times the rows of a sample
 EPOCHS, PATIENCE = 2, 1  # averaged iterates make smooth curves
 HOPELESS = 0.4  # behind the best by a third of its log loss and error: not tried on more rows
+TOLD_APART = 0.95  # columns a row that leave learned rows nothing to confuse
 CLEARLY = 2.0  # standard errors of the difference in log loss, row by row
 NEIGHBORS = 100
 MOST_COPIED = 1 << 29  # bytes of all rows, to judge plain neighbours among them
@@ -89,7 +90,7 @@ class Search:
     options: Selection
     seed: int
     held_out: int
-    wide: bool  # more columns than rows, of all rows
+    wide: bool  # more columns than rows to learn from, of all rows
     n_rows: int  # of which this is a sample
     row_numbers: NDArray[np.int64]  # among all rows
     given: bool  # whether the preprocessing is the user's, and stays as it is
@@ -162,12 +163,13 @@ class Search:
         """The learners after a few epochs, some of them side by side.
 
         One thread each: at most as many splits at a time as few rows are divided into, so that what
-        is prepared for them stays small.
+        is prepared for them stays small; one after the other, on all threads, where those are more.
         """
         size = 4 * self.kept * max(self.rows.shape[1], MOST_FEATURES) * len(self.splits)
         most = min(n_threads(), MAX_SPLITS // len(self.splits), KEPT_BYTES // size)
+        together = most if 2 * most * len(self.splits) >= n_threads() else 1
         waiting, found = iter(options), list[Candidate]()
-        while some := list(islice(waiting, max(1, most))):
+        while some := list(islice(waiting, max(1, together))):
             found += self._learned(some, EPOCHS)
         return found
 
@@ -190,7 +192,7 @@ class Search:
             for (preprocess, _), candidate in zip(options, best)
         ]
 
-    def _tasks(self, preprocess: Any, learner: Preset) -> "list[Task]":
+    def _tasks(self, preprocess: Any, learner: Preset) -> list[Task]:
         """What a learner needs on each split; what learners share is made before they start."""
         prepared = self._prepare(preprocess, max(NEIGHBORS, learner["n_neighbors"]))
 
@@ -260,7 +262,7 @@ class Search:
         return best.score - candidate.score < limit
 
     def clearly_ahead(self, one: Candidate, other: Candidate) -> bool:
-        """Whether a candidate beats another by more than the noise of the same held-out rows."""
+        """Whether a candidate beats another, in log loss by more than the noise of these rows."""
         gains = other.chosen.losses.astype(np.float64) - one.chosen.losses
         noise = gains.std() / np.sqrt(len(gains))
         return one.score > other.score and float(gains.mean()) > CLEARLY * float(noise)
@@ -291,11 +293,12 @@ class Search:
     ) -> Candidate:
         """The candidate with refined class means, if these are better.
 
-        Where columns outnumber rows, M tells all rows that it has learned from apart, and leaves
-        nothing to be refined on them. For an index no class mean votes.
+        With about as many columns as rows, M tells all rows that it has learned from apart, and
+        leaves nothing to be refined on them. For an index no class mean votes.
         """
-        shape = self.n_rows, prepared[0].rows.shape[1], self.n_classes
-        if self.wide or self.options.for_index or not refinable(*shape):
+        kept, columns = prepared[0].rows.shape
+        shape = self.n_rows, columns, self.n_classes
+        if columns >= TOLD_APART * kept or self.options.for_index or not refinable(*shape):
             return best
         temperature = class_temperature(ballot)
 
@@ -352,7 +355,7 @@ class Search:
             oldest = next(iter(sizes))
             del sizes[oldest], self._prepared[oldest]
 
-    def _epochs(self, task: "Task", epochs: int, curve: bool) -> list[Epoch]:
+    def _epochs(self, task: Task, epochs: int, curve: bool) -> list[Epoch]:
         """The ballot after the last epoch; for a curve, after each until rows gain no more."""
         prepared = task.prepared
         after: list[Epoch] = []
