@@ -16,7 +16,7 @@ from nearkin.selection.candidates import START_COMPONENTS
 from nearkin.selection.draws import FRACTION, draw_sample, draw_splits
 from nearkin.selection.options import Selection
 from nearkin.selection.report import summary
-from nearkin.selection.search import Search
+from nearkin.selection.search import Search, unfitted
 from nearkin.selection.splits import Labels
 from nearkin.selection.stages import (
     best_learner,
@@ -75,7 +75,7 @@ def select_parts(
     if not (isinstance(preprocess, str) or preprocess is None or is_fitted(preprocess)):
         preprocess = seeded(preprocess, np.random.RandomState(seed))
     best, trials, plain, settled = select(rows, labels, codes, options, seed, preprocess)
-    similarity = best.similarity(seed)
+    similarity = unfitted(best, seed)
     if similarity is not None:
         similarity.n_neighbors = min(similarity.n_neighbors, len(labels) - 1)
     chosen = best.chosen.vote

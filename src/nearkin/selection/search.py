@@ -322,7 +322,7 @@ class Search:
 
     def _matrix(self, best: Candidate, prepared: Prepared) -> Array | None:
         """M of a candidate on one split."""
-        model = best.similarity(self.seed)
+        model = unfitted(best, self.seed)
         if model is None:
             return None
         graph = prepared.graphs.graph(model.n_neighbors)
@@ -410,6 +410,14 @@ class Search:
         if self.options.verbose > 1:
             print("  ".join(f"{name} {value}" for name, value in trial.items()), flush=True)
         return candidate
+
+
+def unfitted(candidate: Candidate, seed: int) -> SLNE | None:
+    """The learner of a candidate."""
+    if candidate.learner is None:
+        return None
+    settings = candidate.learner | {"prepare": None, "max_epochs": candidate.epochs, "tol": 0}
+    return SLNE(**settings, random_state=seed)
 
 
 class _quiet(warnings.catch_warnings):

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nearkin.learning.presets import Preset
-from nearkin.selection.splits import Array
-from nearkin.slne import SLNE
 from nearkin.voting.choice import ChosenVote
+
+Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -21,13 +24,6 @@ class Candidate:
     score: float
     novelty_threshold: float | None = None
     matrices: tuple[Array, ...] | None = None  # M of each split, where they are small
-
-    def similarity(self, seed: int) -> SLNE | None:
-        """The learner, not fitted."""
-        if self.learner is None:
-            return None
-        settings = self.learner | {"prepare": None, "max_epochs": self.epochs, "tol": 0}
-        return SLNE(**settings, random_state=seed)
 
     def describe(self) -> dict[str, Any]:
         """The candidate as plain values, for a table."""
