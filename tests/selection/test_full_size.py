@@ -25,6 +25,7 @@ from nearkin.neighbors import nearest
 from nearkin.selection import automatic, full_size
 from nearkin.selection.full_size import Contender
 from nearkin.selection.search import Search
+from nearkin.selection.splits import Prepared
 from nearkin.voting.parts import Parts, Unsettled
 from nearkin.voting.votes import Vote
 from samples import blobs
@@ -127,6 +128,28 @@ def test_all_other_rows_vote_on_the_held_out_ones():
     distances = np.linalg.norm(split.queries[:, None] - split.kept, axis=2)
     near = split.prepare(None, 5).near
     np.testing.assert_array_equal(near, np.argsort(distances, axis=1)[:, :5])
+
+
+@pytest.mark.parametrize(("columns", "wide"), [(79, False), (80, True), (200, True)])
+def test_rows_to_learn_from_say_what_is_wide(columns, wide):
+    """Of 100 rows a fifth is held out."""
+    X, y = np.random.default_rng(0).random((100, columns), np.float32), np.arange(100) % 4
+    found = automatic.draw_search(X, y, None, Selection(), 0, False, [], np.inf, 20)
+    assert found.wide == wide
+
+
+@pytest.mark.parametrize(("columns", "asked"), [(4, True), (400, False)])
+def test_class_means_are_refined_only_where_rows_outnumber_columns(monkeypatch, columns, asked):
+    refined = []
+    scores = Prepared.refined_scores
+    monkeypatch.setattr(
+        Prepared, "refined_scores", lambda *given: refined.append(1) or scores(*given)
+    )
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, columns)).astype(np.float32), np.arange(120) % 3
+    X[:, 0] += y
+    SoftVotingKNN(random_state=0).fit(X, y)
+    assert bool(refined) == asked
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -34,9 +34,8 @@ class LLC(ImageEncoder):
 
     The defaults are the paper's setting: 2,048 words, 1×1, 2×2 and 4×4 cells, 43,008 dimensions,
     unit length. The paper does not say where SIFT is sampled; with patches of 16 to 32 pixels, 8
-    apart, extraction takes little more than half the time, and Caltech-101 is a point less
-    accurate. Blank patches are left out; an image of blank patches only gets the zero
-    vector.
+    apart, extraction takes half the time, and Caltech-101 is a point less accurate. Blank patches
+    are left out; an image of blank patches only gets the zero vector.
 
     Parameters
     ----------
