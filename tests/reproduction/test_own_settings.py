@@ -4,6 +4,7 @@ from scipy.special import softmax
 
 from nearkin import SLNE
 from nearkin.learning.presets import IMAGES
+from nearkin.learning.sampling import AllPairs
 from nearkin.reproduction import own_settings, tasks
 from nearkin.voting.votes import probabilities
 from samples import blobs
@@ -51,7 +52,10 @@ def test_whitening_is_the_best_on_held_out_rows_and_test_rows_are_read_once(task
 def test_slne_of_few_by_hand(task):
     """Votes of all rows, similarities to the fourth power, and of the class means."""
     found = own_settings.slne_of_few(task)
-    settings = IMAGES["all"] | {"n_neighbors": len(task.X) - 1}
+    task = task.whitened(0.5)
+    settings = IMAGES["all"] | {
+        "sampling": AllPairs(margin=0.005), "n_neighbors": len(task.X) - 1
+    }  # fmt: skip
     M = SLNE.paper(tol=0, random_state=0, **settings).fit(task.X, task.y).matrix_
     scores, classes = task.Q @ M @ task.X.T, np.unique(task.y)
     means = np.stack([task.X[task.y == c].mean(axis=0) for c in classes])
