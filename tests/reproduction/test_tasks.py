@@ -71,12 +71,15 @@ def test_lists_are_kept(setup):
         np.testing.assert_array_equal(kept, fresh)
 
 
-def test_retrieval_is_a_space_of_its_own(setup, tmp_path):
+@pytest.mark.parametrize("recipe", [tasks.PAPERS, tasks.OWN])
+def test_retrieval_is_a_space_of_its_own(setup, tmp_path, recipe):
     """Square roots of the features, half whitened; lists come from it, by the naive form, too."""
     folders.caltech101(tmp_path, images=5)
-    task = tasks.task(setup, "Caltech-101")
+    task = tasks.task(setup, "Caltech-101", recipe=recipe)
     images = tasks.image_set(setup, "Caltech-101")
-    mask, made = images.training(0), tasks.features(setup, images)
+    mask, made = images.training(0), tasks.features(setup, images, recipe)
+    rows = Preprocess(task.X.shape[1], power=recipe.power, whitening=0, random_state=0)
+    np.testing.assert_allclose(task.X, rows.fit(made[mask]).transform(made[mask]), atol=1e-5)
     roots = Preprocess(task.X.shape[1], power=0.5, whitening=0.5, random_state=0).fit(made[mask])
     found, asked = (roots.transform(made[part]) for part in (mask, ~mask))
     for one, other in zip(task.searched, (found, asked)):

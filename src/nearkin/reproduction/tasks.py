@@ -21,6 +21,7 @@ similarities of unwhitened rows add little to it: it stands beside the tables, i
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -257,7 +258,11 @@ def _projected(
     setup.log(f"PCA to {dims:,} dimensions ({images.name}) ...")
     training = made[mask]
     spaces = _spaces(dims, recipe.power)
-    fitted = {name: space.fit(training) for name, space in spaces.items()}
+    fitted = {"rows": spaces["rows"].fit(training)}
+    if recipe.power == RETRIEVAL["power"]:  # the same directions
+        fitted["retrieval"] = copy(fitted["rows"]).set_params(**RETRIEVAL)
+    else:
+        fitted["retrieval"] = spaces["retrieval"].fit(training)
     found = {name: space.transform(made) for name, space in fitted.items()}
     return found | {"variances": fitted["rows"].variances_}
 
