@@ -107,6 +107,8 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
         Mean squared row length; 1 where a similarity makes no use of it.
     csls_bias_ : (n,) float32 array
         Subtracted from each row's score by ``vote_.csls``.
+    n_search_columns_ : int
+        Columns at the end of `database_` in which neighbours are searched; 0 for all.
     search_index_ : dict of arrays, or None
         The index that a file has brought along; without one, it is built for the first query.
 
@@ -134,6 +136,7 @@ class SoftVotingKNN(ClassifierMixin, BaseEstimator):
     labels_: NDArray[np.int32]
     retrieval_: Retrieval | None = None
     class_offsets_: Array | None = None
+    n_search_columns_: int = 0
     search_index_: dict[str, NDArray[Any]] | None
     _cached_index: NeighborIndex | None
 

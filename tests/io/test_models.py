@@ -256,6 +256,7 @@ def test_a_failed_save_leaves_the_old_file(saved, tmp_path):
         ("", {"class_means_": np.ones((3, 6), np.float32)}, "class_means_ of the model has shape"),
         ("preprocess_", {"mean_": None}, "mean_ of the model"),
         ("", {"n_features_in_": None}, "n_features_in_=None must be a whole number"),
+        ("", {"n_search_columns_": 7}, "n_search_columns_=7 must be a whole number <= 6"),
         ("", {"n_neighbors_": 0}, "n_neighbors_=0 must be a whole number"),
         ("", {"database_": np.ones((7, 6), np.float32)}, "labels_ of the model has shape"),
         ("", {"labels_": np.full(120, 10**6, np.int32)}, "labels_ must be places among 4 classes_"),

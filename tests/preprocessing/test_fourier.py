@@ -7,6 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
 from nearkin import FourierFeatures, Preprocess
+from nearkin.preprocessing.transformers import search_columns, search_width_of, width_of
 
 
 @parametrize_with_checks(
@@ -49,6 +50,8 @@ def test_inner_products_with_a_linear_share(tmp_path):
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     assert Z.shape == (40, 63)
     assert len(fourier.get_feature_names_out()) == 63
+    assert search_columns(fourier) == search_width_of(fourier, *X.shape) == 3
+    assert width_of(fourier, *X.shape) == 63
     np.testing.assert_allclose(Z @ Z.T, 0.7 * waves @ waves.T + 0.3 * unit @ unit.T, atol=1e-5)
     nearkin.save(fourier, tmp_path / "fourier.safetensors")
     again = nearkin.load(tmp_path / "fourier.safetensors")

@@ -47,6 +47,18 @@ def test_graphs_are_those_of_the_lists():
             np.testing.assert_array_equal(getattr(graph, name), getattr(expected, name))
 
 
+def test_neighbours_in_the_linear_columns_of_fourier_features():
+    waves = FourierFeatures(Preprocess(3, unit_length=False), n_features=20, linear=0.5)
+    prepared = split().prepare(waves.set_params(random_state=0), 10)
+    rows, queries = prepared.rows[:, 40:], prepared.queries[:, 40:]
+    assert rows.shape[1] == 3
+    np.testing.assert_array_equal(prepared.near, nearest_by_hand(rows, queries)[:, :10])
+    np.testing.assert_array_equal(
+        prepared.of_length(30).near, nearest_by_hand(rows, queries)[:, :30]
+    )
+    np.testing.assert_array_equal(prepared.graphs.lists(10), nearest_by_hand(rows)[:, :10])
+
+
 def test_more_and_fewer_neighbours_of_prepared_rows():
     prepared = split().prepare(None, 10)
     near = nearest_by_hand(prepared.rows, prepared.queries)

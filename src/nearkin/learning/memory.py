@@ -19,7 +19,7 @@ from nearkin.neighbors.memory import FIXED_BYTES, LIST_BYTES, search_bytes
 from nearkin.neighbors.retrieval import index_description
 from nearkin.preprocessing.pca import BLOCK_BYTES, MAX_EIGH_SIZE
 from nearkin.preprocessing.prepared import FITTED_ROWS
-from nearkin.preprocessing.transformers import may_learn_from_labels, width_of
+from nearkin.preprocessing.transformers import may_learn_from_labels, search_width_of, width_of
 from nearkin.validation import memory
 from nearkin.validation.memory import Stages
 from nearkin.validation.parameters import is_fitted
@@ -161,7 +161,7 @@ def check_classifier(X: Any, parts: Any, index: Any, ready_lists: bool) -> None:
         stages["refined class means"] = copy + MOST_BYTES
     if parts.unsettled is not None:
         stages |= _settling_bytes(stages, parts, n, D, dims)
-    vectors = retrieval_bytes(index, n, D)
+    vectors = retrieval_bytes(index, n, D) + 4 * n * search_width_of(parts.preprocess, n, D)
     stages = {stage: size + vectors for stage, size in stages.items()}
     if parts.preprocess is None:
         memory.check_conversion(X)

@@ -39,7 +39,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     linear : float
         Share of the preprocessed rows themselves, scaled to unit length, as further columns:
         inner products are ``linear·cosine + (1 − linear)·kernel``. What is similar from afar and
-        what is similar close by are then both learned.
+        what is similar close by are then both learned, and neighbours are searched in these
+        columns alone, which order rows nearly as all do.
     random_state : int, RandomState instance or None
         Seeds the directions.
 
@@ -52,6 +53,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         The random directions, times ``bandwidth / scale_``.
     linear_ : float
         The share that was fitted with.
+    n_search_columns_ : int
+        Columns at the end, the linear ones, in which neighbours are searched; 0 for all.
 
     Examples
     --------
@@ -65,6 +68,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """
 
     linear_: float = 0.0  # of files from before there was a share
+    n_search_columns_: int = 0  # … and from before all were searched
 
     PARAMETERS: ClassVar[Table] = {
         "preprocess": expect.optional(_TRANSFORMER),
@@ -103,7 +107,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             self.bandwidth / self.scale_
         )
         self.linear_ = float(self.linear)
-        self._n_features_out = 2 * shape[1] + (shape[0] if self.linear_ else 0)
+        self.n_search_columns_ = shape[0] if self.linear_ else 0
+        self._n_features_out = 2 * shape[1] + self.n_search_columns_
         return self
 
     def transform(self, X: ArrayLike) -> Array:

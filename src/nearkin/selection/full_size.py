@@ -29,6 +29,7 @@ from nearkin.voting.database import refined, store
 from nearkin.voting.novelty import threshold
 from nearkin.voting.parts import MAX_PLAIN_COPY, Unsettled
 from nearkin.voting.scores import class_scores, local_distances, voter_novelty, voter_scores
+from nearkin.voting.shortlist import searched_columns
 from nearkin.voting.votes import Vote
 
 Array = NDArray[np.float32]
@@ -133,14 +134,14 @@ def _contenders(
         same = model.similarity_ is None and repr(preprocess) == repr(model.preprocess_)
         if not same and _fits(rows, preprocess):
             plain = _plain(model, rows, preprocess)
-            voters = _of_others(_nearest_others(plain.database_, at), unsettled)
+            voters = _of_others(_nearest_others(plain, at), unsettled)
             name = {"preprocess": repr(preprocess), "learner": None, "epochs": 0}
             yield Contender(plain, unsettled, voters), name
     hubs = None
     if lists is not None and wanted.csls:
         matrix = matrix_for_csls(model.similarity_, wanted.csls)
         hubs = mean_similarity(model.database_, lists, matrix, model.scale_)
-    voters = _nearest_others(model.database_, at) if lists is None else lists[at]
+    voters = _nearest_others(model, at) if lists is None else lists[at]
     yield Contender(model, unsettled, _of_others(voters, unsettled), hubs), {}
 
 
@@ -163,8 +164,9 @@ def _plain(model: Any, rows: Any, preprocess: Any) -> Any:
     return plain
 
 
-def _nearest_others(rows: Array, at: NDArray[np.int64]) -> Lists:
+def _nearest_others(model: Any, at: NDArray[np.int64]) -> Lists:
     """The nearest rows of some of them, themselves left out."""
+    rows = searched_columns(model, model.database_)
     k = min(max(SHORTLISTS), len(rows) - 1)
     near = NeighborIndex(rows, "exact").nearest(k + 1, rows[at])[1]
     return np.ascontiguousarray(without_self(near, at), np.int32)

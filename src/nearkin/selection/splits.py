@@ -15,7 +15,7 @@ from nearkin.native.hyperplanes import hyperplane_distances
 from nearkin.neighborhoods import Neighborhoods, neighborhoods
 from nearkin.neighbors.index import NeighborIndex
 from nearkin.preprocessing.preprocess import Preprocess
-from nearkin.preprocessing.transformers import applied
+from nearkin.preprocessing.transformers import applied, last_columns, search_columns
 from nearkin.validation.parameters import is_fitted
 from nearkin.voting.choice import Ballot
 from nearkin.voting.class_means import class_means
@@ -104,7 +104,8 @@ class Prepared:
         self.split, self.preprocess = split, preprocess
         self.rows = rows = _prepared(preprocess, split.kept)
         self.queries = _prepared(preprocess, split.queries)
-        self.index = NeighborIndex(rows)
+        self.n_searched = search_columns(preprocess)
+        self.index = NeighborIndex(last_columns(rows, self.n_searched))
         self.graphs = Graphs(self.index, split.labels)
         self.near = self._nearest(k)
         self.means = class_means(rows, split.labels, split.n_classes)
@@ -121,7 +122,8 @@ class Prepared:
         return other
 
     def _nearest(self, k: int) -> Lists:
-        return self.index.nearest(min(k, len(self.rows)), self.queries)[1]
+        queries = last_columns(self.queries, self.n_searched)
+        return self.index.nearest(min(k, len(self.rows)), queries)[1]
 
     def ballot(self, matrix: Array | None, csls: bool = False) -> Ballot:
         """What votes on the held-out rows under a matrix; without one, plain neighbours."""

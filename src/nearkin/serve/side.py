@@ -13,7 +13,7 @@ from nearkin.serve.searched import Places, SearchedSide, Shortlist, class_blocks
 from nearkin.validation.arrays import check_squares
 from nearkin.voting.scores import voter_scores
 from nearkin.voting.shares import VoteShares
-from nearkin.voting.shortlist import searched_index
+from nearkin.voting.shortlist import searched_columns, searched_index
 
 Array = NDArray[np.float32]
 
@@ -31,7 +31,9 @@ class Side(SearchedSide):
         self.model = model.set_params(n_neighbors=min(self.shortlist + 1, self.n_rows))
         self.inner = model.on_prepared_rows()
         self.retrieval = model.retrieval_  # finds the rows near others in a space of its own
-        self.searched = model.database_ if self.retrieval is None else self.retrieval.vectors_
+        self.searched = searched_columns(model, model.database_)
+        if self.retrieval is not None:
+            self.searched = self.retrieval.vectors_
         self.width = model.database_.shape[1]
         self._index: Any = searched_index(model)
         self._matrix = None
@@ -56,7 +58,7 @@ class Side(SearchedSide):
         queries = applied(self.model.preprocess_, vectors)
         check_squares(queries, "vectors")
         if self.retrieval is None:
-            return queries, queries
+            return queries, searched_columns(self.model, queries)
         if self.retrieval.kind == "vectors":
             raise ValueError(
                 "the model finds neighbours by other vectors of its rows, which queries lack; ask "

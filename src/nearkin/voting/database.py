@@ -9,7 +9,7 @@ from nearkin.io.run_folder import RunFolder
 from nearkin.neighborhoods import NeighborLists
 from nearkin.neighbors.retrieval import extended_retrieval
 from nearkin.preprocessing.prepared import prepared
-from nearkin.preprocessing.transformers import applied
+from nearkin.preprocessing.transformers import applied, search_columns
 from nearkin.preprocessing.unit_length import have_unit_length
 from nearkin.validation import memory
 from nearkin.validation.arrays import check_squares, concatenate_labels
@@ -31,6 +31,7 @@ def store(
     model.classes_, labels = np.unique(y, return_inverse=True)
     y = np.asarray(y)
     model.preprocess_, model.database_ = prepared(preprocess, rows, y, rng, folder, held)
+    model.n_search_columns_ = search_columns(model.preprocess_)
     model.labels_ = labels.astype(np.int32)
     model.class_offsets_ = None
     _measure(model)

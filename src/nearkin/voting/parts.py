@@ -165,6 +165,7 @@ def check_database(model: Any) -> None:
         raise ValueError(f"labels_ must be places among {len(model.classes_)} classes_; fit again")
     if not isinstance(getattr(model, "vote_", Vote("power")), Vote):  # a fit chooses it last
         raise ValueError(f"vote_={model.vote_!r} must be a Vote; fit again")
+    require("n_search_columns_", model.n_search_columns_, expect.whole(0, D))
     require("scale_", model.scale_, expect.number(0))
     known = getattr(model, "novelty_threshold_", None)
     require("novelty_threshold_", known, expect.optional(expect.number()))

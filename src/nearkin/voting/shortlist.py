@@ -9,16 +9,24 @@ from nearkin.io.fingerprint import Digest
 from nearkin.io.run_folder import RunFolder
 from nearkin.neighbors.index import NeighborIndex, index_of
 from nearkin.neighbors.retrieval import index_description, kept_lists, retrieved, searchable
+from nearkin.preprocessing.transformers import last_columns
 
 Array = NDArray[np.float32]
 Lists = NDArray[np.int32]
+
+
+def searched_columns(model: Any, rows: Array) -> Array:
+    """What is searched of preprocessed rows, or of queries for them."""
+    return last_columns(rows, model.n_search_columns_)
 
 
 def row_index(model: Any) -> NeighborIndex:
     """The index of the stored rows, built or taken from the model's file when first needed."""
     if getattr(model, "_cached_index", None) is None:
         kept = getattr(model, "search_index_", None)
-        model._cached_index = index_of(model.database_, index_description(model.index), kept)
+        model._cached_index = index_of(
+            searched_columns(model, model.database_), index_description(model.index), kept
+        )
     return model._cached_index
 
 
@@ -34,7 +42,7 @@ def shortlist(model: Any, given: Any, queries: Array) -> Lists:
     k = min(model.shortlist_length, len(model.database_))
     if model.retrieval_ is not None:
         return retrieved(model.retrieval_, k, given)
-    return row_index(model).nearest(k, queries)[1]
+    return row_index(model).nearest(k, searched_columns(model, queries))[1]
 
 
 def wanted_length(model: Any, n_neighbors: int | None, most: int) -> int:
@@ -61,5 +69,6 @@ def kept_stored_lists(model: Any, k: int, folder: RunFolder) -> Lists:
     """`stored_lists`, kept in a folder."""
     if model.retrieval_ is not None:
         return kept_lists(model.retrieval_, k, folder)
-    inputs = {"n_neighbors": k, "index": model.index, "X": Digest(model.database_)}
+    searched = searched_columns(model, model.database_)
+    inputs = {"n_neighbors": k, "index": model.index, "X": Digest(searched)}
     return folder.part("neighbors", inputs, lambda: {"indices": stored_lists(model, k)})["indices"]
