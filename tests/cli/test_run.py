@@ -56,6 +56,16 @@ def test_only_stages_affected_by_a_change_are_redone(files, tmp_path):
     assert load(tmp_path / "model.safetensors").similarity_.n_neighbors == 20
 
 
+def test_neighbours_in_the_columns_that_the_model_searches(files, tmp_path):
+    wanted = "--fourier", 20, "--linear", 0.5, "--components", 16, "--n-neighbors", 9
+    answer("run", files / "digits.npz", "--folder", tmp_path, *QUICK, *wanted)
+    model = load(tmp_path / "model.safetensors")
+    assert model.n_search_columns_ == 16
+    expected = nearest(np.ascontiguousarray(model.database_[:, 40:]), 9)[1]
+    with np.load(tmp_path / "neighbors.npz") as file:
+        np.testing.assert_array_equal(file["indices"], expected)
+
+
 def test_neighbours_by_a_retrieval_of_their_own(files, tmp_path):
     """A run and a training with the same option end with the same kind of model."""
     option = ("--retrieval", "power=0.5,whitening=1,components=9")

@@ -50,12 +50,25 @@ def test_inner_products_with_a_linear_share(tmp_path):
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     assert Z.shape == (40, 63)
     assert len(fourier.get_feature_names_out()) == 63
-    assert search_columns(fourier) == search_width_of(fourier, *X.shape) == 3
     assert width_of(fourier, *X.shape) == 63
     np.testing.assert_allclose(Z @ Z.T, 0.7 * waves @ waves.T + 0.3 * unit @ unit.T, atol=1e-5)
     nearkin.save(fourier, tmp_path / "fourier.safetensors")
     again = nearkin.load(tmp_path / "fourier.safetensors")
     np.testing.assert_array_equal(again.set_params(linear=0).transform(X), Z)
+
+
+@pytest.mark.parametrize(
+    ("columns", "linear", "searched"),
+    [(16, 0.5, 16), (20, 1.0, 20), (15, 0.5, 0), (20, 0.4, 0), (20, 0.0, 0)],
+)
+def test_linear_columns_are_searched_where_they_tell_enough(columns, linear, searched):
+    X = np.random.default_rng(0).normal(size=(40, 20))
+    fourier = FourierFeatures(
+        Preprocess(columns), n_features=9, linear=linear, random_state=0
+    )  # fmt: skip
+    assert search_width_of(fourier, *X.shape) == searched
+    assert search_columns(fourier.fit(X)) == searched
+    assert fourier.transform(X).shape[1] == width_of(fourier, *X.shape)
 
 
 @pytest.mark.parametrize(

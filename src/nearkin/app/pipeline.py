@@ -50,6 +50,7 @@ from nearkin.io.rows import link_or_copy
 from nearkin.io.run_folder import RunFolder
 from nearkin.io.tables import Columns
 from nearkin.neighbors import nearest
+from nearkin.preprocessing.transformers import last_columns, search_columns
 
 BASELINE_SECONDS = 120.0  # time limit of each
 
@@ -277,10 +278,11 @@ def _model(
         searched, searches = _fitted(stages, RETRIEVAL, index.source, rows, base), RETRIEVAL
         index.source = searched
     k = min(settings.resolved(rows.X.shape).n_neighbors or 1, len(rows.y) - 1)
+    columns = search_columns(transformer) if searched is transformer else 0
     lists = stages.get(
         NEIGHBORS,
-        lambda path: _search(path, rows.X, searched, k, settings.index, options.verbose),
-        [k, settings.index], after=[base, SPLIT, searches],
+        lambda path: _search(path, rows.X, searched, columns, k, settings.index, options.verbose),
+        [k, settings.index] + [columns] * (columns > 0), after=[base, SPLIT, searches],
     )  # fmt: skip
 
     learning, after = stages.folder.sub(LEARNING), [NEIGHBORS, PREPROCESS]
@@ -314,8 +316,11 @@ def _fitted(stages: Stages, name: str, unfitted: Any, rows: _Rows, base: str) ->
     return None if unfitted is None else nearkin.load(path)
 
 
-def _search(path: Path, X: Any, transformer: Any, k: int, index: str, verbose: int) -> None:
+def _search(
+    path: Path, X: Any, transformer: Any, columns: int, k: int, index: str, verbose: int
+) -> None:
+    """The nearest rows in the last `columns`, or all, of what a transformer makes of them."""
     rows = X if transformer is None else transformer.transform(X)
-    distances, indices = nearest(rows, k, index=index, verbose=verbose)
+    distances, indices = nearest(last_columns(rows, columns), k, index=index, verbose=verbose)
     with open(path, "wb") as file:
         np.savez(file, indices=indices, distances=distances)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearkin.native.blas import project_rows
 from nearkin.preprocessing.linear import scale_to_unit_length
 from nearkin.preprocessing.preprocess import Preprocess
+from nearkin.preprocessing.transformers import searched_alone
 from nearkin.validation import expect
 from nearkin.validation.arrays import check_fitted_array, validate_data
 from nearkin.validation.parameters import Table, check_parameters, require
@@ -39,8 +40,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     linear : float
         Share of the preprocessed rows themselves, scaled to unit length, as further columns:
         inner products are ``linear·cosine + (1 − linear)·kernel``. What is similar from afar and
-        what is similar close by are then both learned, and neighbours are searched in these
-        columns alone, which order rows nearly as all do.
+        what is similar close by are then both learned. From half a share and 16 columns on,
+        `SoftVotingKNN` searches neighbours in these alone, which order rows nearly as all do.
     random_state : int, RandomState instance or None
         Seeds the directions.
 
@@ -54,7 +55,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     linear_ : float
         The share that was fitted with.
     n_search_columns_ : int
-        Columns at the end, the linear ones, in which neighbours are searched; 0 for all.
+        Columns at the end in which neighbours are searched: the linear ones, or 0 for all.
 
     Examples
     --------
@@ -68,7 +69,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """
 
     linear_: float = 0.0  # of files from before there was a share
-    n_search_columns_: int = 0  # … and from before all were searched
+    n_search_columns_: int = 0  # of files from when all columns were searched
 
     PARAMETERS: ClassVar[Table] = {
         "preprocess": expect.optional(_TRANSFORMER),
@@ -107,8 +108,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             self.bandwidth / self.scale_
         )
         self.linear_ = float(self.linear)
-        self.n_search_columns_ = shape[0] if self.linear_ else 0
-        self._n_features_out = 2 * shape[1] + self.n_search_columns_
+        self.n_search_columns_ = searched_alone(self.linear_, shape[0])
+        self._n_features_out = 2 * shape[1] + (shape[0] if self.linear_ else 0)
         return self
 
     def transform(self, X: ArrayLike) -> Array:

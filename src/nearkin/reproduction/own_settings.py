@@ -41,6 +41,7 @@ WHITENINGS = (0.0, 0.25, 0.5)
 # similarities differ by less than the paper's margin of .02.
 FEW = IMAGES["all"] | {"sampling": AllPairs(margin=0.005)}
 SHARP, MEANS_SHARE, TEMPERATURE = Vote("power", 4.0), 0.6, 0.2
+OF_FEW = FEW, WHITENING, SHARP, MEANS_SHARE, TEMPERATURE
 QUICK_EFFORT = 0.1
 
 

@@ -62,6 +62,7 @@ def run(setup: Setup) -> Result:
                 "features": Digest(features, own_features, images.folder.labels),
                 "splits": splits,
                 "folds": FOLDS,
+                "own": repr(own_settings.OF_FEW),
             },
             partial(measured, images.folder.labels, (features, own_features), names, splits),
         )

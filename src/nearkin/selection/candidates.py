@@ -36,7 +36,7 @@ MAX_UNREDUCED = 10_000
 # Random features approximate a Gaussian kernel well only in few dimensions; beside linear ones
 # they help in more, where rows are many.
 MAX_FOURIER, MAX_BESIDE = 64, 128
-LEAST_FEATURES, MOST_FEATURES = 50, 400  # of them; a quarter of the rows to learn from in between
+LEAST_FEATURES, MOST_FEATURES = 50, 256  # of them; a quarter of the rows to learn from in between
 
 
 class Starts:

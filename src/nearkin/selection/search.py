@@ -23,12 +23,13 @@ from nearkin.learning.presets import (
     START,
     WIDE_CHANGES,
     WIDE_START,
+    Directions,
     Preset,
 )
 from nearkin.native.blas import serial_blas
 from nearkin.native.threads import each_alone, n_threads
 from nearkin.neighborhoods import Neighborhoods
-from nearkin.preprocessing.fourier import FourierFeatures
+from nearkin.preprocessing.transformers import width_of
 from nearkin.selection.candidates import (
     CSLS,
     LONG_SHORTLISTS,
@@ -123,8 +124,8 @@ class Search:
         return START | RANKING if self.ranking else START
 
     @property
-    def changes(self) -> list[list[Preset]]:
-        """What is changed of it, a group at a time."""
+    def changes(self) -> list[Directions]:
+        """What is changed of it, one setting after the other."""
         if self.wide:
             return WIDE_CHANGES
         return INDEX_CHANGES if self.options.for_index else CHANGES
@@ -142,9 +143,7 @@ class Search:
 
     def columns(self, preprocess: Any) -> int:
         """Columns that a start's cost goes by, as far as its parameters tell."""
-        if isinstance(preprocess, FourierFeatures):  # half of them: it wants many rows
-            return int(self.starts.finer(preprocess).n_features)
-        return int(getattr(preprocess, "n_components", None) or self.rows.shape[1])
+        return width_of(self.starts.finer(preprocess), self.n_rows, self.rows.shape[1])
 
     def plain(self, preprocess: Any) -> Candidate:
         """Plain nearest neighbours and class means."""

@@ -59,7 +59,9 @@ def without(model: Any, part: NDArray[np.bool_], shortlist: int) -> Any:
         similarity=learner, preprocess=None, n_neighbors=min(shortlist, len(rest)),
         vote=model.vote_, index="auto", selection=None, random_state=0,
     )  # fmt: skip
-    return again.fit(np.ascontiguousarray(model.database_[rest]), model.labels_[rest])
+    again.fit(np.ascontiguousarray(model.database_[rest]), model.labels_[rest])
+    again.n_search_columns_, again._cached_index = model.n_search_columns_, None
+    return again
 
 
 def judged(model: Any, rows: Any, n_classes: int) -> NDArray[np.float32]:

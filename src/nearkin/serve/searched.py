@@ -32,7 +32,7 @@ class SearchedSide(ABC):
     Attributes
     ----------
     model : what the rows belong to
-    n_rows, width : of what is searched
+    n_rows, width : of the stored rows
     shortlist : rows that are found at most
     """
 

@@ -31,11 +31,10 @@ class Side(SearchedSide):
         self.model = model.set_params(n_neighbors=min(self.shortlist + 1, self.n_rows))
         self.inner = model.on_prepared_rows()
         self.retrieval = model.retrieval_  # finds the rows near others in a space of its own
-        self.searched = searched_columns(model, model.database_)
-        if self.retrieval is not None:
-            self.searched = self.retrieval.vectors_
         self.width = model.database_.shape[1]
-        self._index: Any = searched_index(model)
+        index = searched_index(model)
+        assert index is not None  # a function that retrieves is in no file
+        self._index, self.searched = index, index.rows
         self._matrix = None
         if getattr(model.similarity_, "preparation_", 0) is None:
             self._matrix = np.ascontiguousarray(matrix_of(model.similarity_))

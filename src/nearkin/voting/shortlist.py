@@ -69,6 +69,6 @@ def kept_stored_lists(model: Any, k: int, folder: RunFolder) -> Lists:
     """`stored_lists`, kept in a folder."""
     if model.retrieval_ is not None:
         return kept_lists(model.retrieval_, k, folder)
-    searched = searched_columns(model, model.database_)
+    searched = model.database_[:, -model.n_search_columns_ :]  # from 0 on, that is all
     inputs = {"n_neighbors": k, "index": model.index, "X": Digest(searched)}
     return folder.part("neighbors", inputs, lambda: {"indices": stored_lists(model, k)})["indices"]
