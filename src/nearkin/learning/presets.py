@@ -14,37 +14,29 @@ Preset = dict[str, Any]
 WIDE: Preset = {"sampling": AllPairs(), "n_neighbors": 400}
 TALL: Preset = {"sampling": Softmax(), "n_neighbors": 100}
 
-# What is changed of one setting: directions, each with what is tried in turn as long as it gains.
-Directions = tuple[tuple[Preset, ...], ...]
-
-
-def _directions(name: str, *directions: tuple[Any, ...]) -> Directions:
-    return tuple(tuple({name: value} for value in values) for values in directions)
-
-
-# Where the automatic choice (`nearkin.selection`) starts, and what it changes, one after the other.
+# Where the automatic choice (`nearkin.selection`) starts, and what it changes, a group at a time.
 START: Preset = {"sampling": Softmax(0.1), "n_neighbors": 50, "step_size": 0.5}
 RANKING: Preset = {"n_neighbors": 30}  # which rank starts as more of them do
-CHANGES: list[Directions] = [
-    _directions("sampling", (Softmax(0.05),), (Softmax(0.2),)),
-    _directions("step_size", (0.2,), (1.0,)),
-    _directions("n_neighbors", (100, 200)),
+CHANGES: list[list[Preset]] = [
+    [{"sampling": Softmax(t)} for t in (0.05, 0.2)],
+    [{"step_size": s} for s in (0.2, 1.0)],
+    [{"n_neighbors": k} for k in (200, 100)],  # of longer lists the shorter are a part
 ]
 # … and the same for more columns than rows.
 WIDE_START: Preset = {"sampling": AllAndHardest(), "n_neighbors": 400, "step_size": 2.0}
-WIDE_CHANGES: list[Directions] = [
-    _directions("sampling", (AllPairs(),)),
-    _directions("step_size", (1.0,), (4.0,)),
-    _directions("n_neighbors", (1_000,)),
+WIDE_CHANGES: list[list[Preset]] = [
+    [{"sampling": AllPairs()}],
+    [{"step_size": s} for s in (1.0, 4.0)],
+    [{"n_neighbors": 1_000}],
 ]
 
 # … and to find rows in a whole index: far rows count, so more neighbours at a higher temperature.
 FOR_INDEX: Preset = {"sampling": Softmax(0.2), "n_neighbors": 300}
 INDEX_START: Preset = START | FOR_INDEX
-INDEX_CHANGES: list[Directions] = [
-    _directions("sampling", (Softmax(0.1),), (Softmax(0.4),)),
-    _directions("step_size", (0.2,), (1.0,)),
-    _directions("n_neighbors", (200, 100)),
+INDEX_CHANGES: list[list[Preset]] = [
+    [{"sampling": Softmax(t)} for t in (0.1, 0.4)],
+    [{"step_size": s} for s in (0.2, 1.0)],
+    [{"n_neighbors": k} for k in (100, 200)],
 ]
 
 # What has been best on one kind of data or another, to choose from on held-out rows.

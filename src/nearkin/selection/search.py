@@ -23,7 +23,6 @@ from nearkin.learning.presets import (
     START,
     WIDE_CHANGES,
     WIDE_START,
-    Directions,
     Preset,
 )
 from nearkin.native.blas import serial_blas
@@ -124,8 +123,8 @@ class Search:
         return START | RANKING if self.ranking else START
 
     @property
-    def changes(self) -> list[Directions]:
-        """What is changed of it, one setting after the other."""
+    def changes(self) -> list[list[Preset]]:
+        """What is changed of it, a group at a time."""
         if self.wide:
             return WIDE_CHANGES
         return INDEX_CHANGES if self.options.for_index else CHANGES

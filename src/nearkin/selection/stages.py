@@ -1,13 +1,12 @@
 """The stages of the search: starts, the best of them on more rows, the learner.
 
-Groups of starts, and changes of the learner, are tried in turn, each derived from the best of
-those before.
+Groups of candidates are tried in turn, each derived from the best of the groups before.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from nearkin.io.progress_bar import track
-from nearkin.learning.presets import START, WIDE_START, Directions
+from nearkin.learning.presets import START, WIDE_START
 from nearkin.selection.trial import Candidate
 
 if TYPE_CHECKING:
@@ -49,8 +48,9 @@ def starts_on_more_rows(search: "Search", starts: list[Candidate]) -> list[Candi
 def best_learner(search: "Search", starts: list[Candidate]) -> Candidate:
     """The best learner, from the best start."""
     best = search.best(starts)
-    for directions in search.changes:
-        best = search.best([best, *_followed(search, best, directions)])
+    for group in search.changes:
+        options = [(best.preprocess, best.learner | change) for change in group]  # type: ignore[operator]
+        best = search.best([best, *search.learned_each(options)])
     final = search.starts.finer(best.preprocess)
     longer = search.learned(final, best.learner, FINAL_EPOCHS, curve=True)  # type: ignore[arg-type]
     best = search.best([longer, best])  # of equals the one that has its matrices
@@ -59,22 +59,6 @@ def best_learner(search: "Search", starts: list[Candidate]) -> Candidate:
         last = search.learned(best.preprocess, other, FINAL_EPOCHS, curve=True)
         best = search.best([best, last])
     return best
-
-
-def _followed(search: "Search", start: Candidate, directions: Directions) -> list[Candidate]:
-    """The learners along the directions, each followed as long as it gains."""
-    tried: list[Candidate] = []
-    going = [(start, direction) for direction in directions]
-    while going:
-        options = [(start.preprocess, start.learner | way[0]) for _, way in going]  # type: ignore[operator]
-        found = search.learned_each(options)
-        tried += found
-        going = [
-            (new, way[1:])
-            for new, (old, way) in zip(found, going)
-            if way[1:] and search.best([old, new]) is new
-        ]
-    return tried
 
 
 def with_all_rows(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkin.native.mixture_losses import mean_losses
 from nearkin.native.threads import in_parallel
 from nearkin.voting import votes
 from nearkin.voting.novelty import novelty
@@ -25,8 +26,14 @@ CLASS_TEMPERATURES = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8)
 HYPERPLANE_TEMPERATURES = (0.02, 0.05, 0.1, 0.2, 0.4)  # in units of the distances' spread
 HYPERPLANE_WEIGHTS = (0.15, 0.3, 0.45, 0.6, 0.75, 0.9)
 CLASS_WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-EXPONENTS = (1.0, 1.5, 2.0, 3.0)
-_EXPONENTS = tuple(map(np.float32, EXPONENTS))
+# Exponents, by products and roots: powers take several times as long.
+_RAISED: dict[float, Callable[[Array], Array]] = {
+    1.0: lambda p: p,
+    1.5: lambda p: p * np.sqrt(p),
+    2.0: np.square,
+    3.0: lambda p: p * p * p,
+}
+EXPONENTS = tuple(_RAISED)
 SMOOTHING = (0.001, 0.003, 0.01, 0.03, 0.1)
 MIXED = 6  # votes of neighbours that are tried together with hyperplanes and class means
 LEAST_SPREAD = 1e-20  # of scores that differ; temperatures are finite multiples of it
@@ -229,20 +236,19 @@ def _sharpened(vote: Vote, ballot: Ballot) -> Array:
 
     def likelihoods(part: slice) -> Array:
         shares = ballot._shares(vote, part)
-        with np.errstate(divide="ignore"):  # the logarithm of 0 is minus infinity
-            logs = np.log(shares / shares.max(axis=1, keepdims=True))
-        truth = np.take_along_axis(logs, ballot.truth[part, None], axis=1)[:, 0]
-        # Not by powers, which take several times as long.
-        return np.stack([np.exp(e * truth) / np.exp(e * logs).sum(axis=1) for e in _EXPONENTS])
+        ratios = shares / shares.max(axis=1, keepdims=True)
+        truth = ballot.truth[part, None]
+        return np.stack([
+            np.take_along_axis(raised, truth, axis=1)[:, 0] / raised.sum(axis=1)
+            for raised in (power(ratios) for power in _RAISED.values())
+        ])  # fmt: skip
 
     return np.concatenate(ballot.in_blocks(likelihoods), axis=1)
 
 
 def _smoothed(likelihoods: Array, ballot: Ballot) -> list[tuple[float, float]]:
     """For each row of likelihoods, the smallest mean log loss and its smoothing."""
-    losses = np.stack([
-        _losses(likelihoods, e, ballot).mean(axis=1, dtype=np.float64) for e in SMOOTHING
-    ])  # fmt: skip
+    losses = mean_losses(likelihoods, SMOOTHING, ballot.n_classes)
     best = losses.argmin(axis=0)
     return [(float(losses[b, i]), SMOOTHING[b]) for i, b in enumerate(best)]
 
