@@ -30,10 +30,11 @@ from nearkin import Preprocess
 from nearkin.images import LLC, DenseSIFT, ImageFolder, OnnxEncoder
 from nearkin.images.llc_coding import codes, max_pool, nearest_words, pyramid_cells
 from nearkin.images.reading import read_grey
+from nearkin.reproduction.tasks import PAPERS
 
 Rows = list[tuple[str, str, str]]
 
-SAMPLED = {"step": 8, "patch_sizes": (16, 24, 32)}
+SAMPLED = PAPERS.llc
 
 
 def unpacked(data: Path, work: Path) -> Path:

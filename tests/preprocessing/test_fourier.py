@@ -7,6 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearkin
 from nearkin import FourierFeatures, Preprocess
+from nearkin.neighbors import nearest
 from nearkin.preprocessing.transformers import search_columns, search_width_of, width_of
 
 
@@ -69,6 +70,19 @@ def test_linear_columns_are_searched_where_they_tell_enough(columns, linear, sea
     assert search_width_of(fourier, *X.shape) == searched
     assert search_columns(fourier.fit(X)) == searched
     assert fourier.transform(X).shape[1] == width_of(fourier, *X.shape)
+
+
+@pytest.mark.parametrize(("columns", "low", "high"), [(2, 0, 0.5), (16, 0.75, 1)])
+def test_what_the_linear_columns_find_of_the_rows_that_all_find(columns, low, high):
+    """Why few of them are not searched alone."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10, columns))[rng.integers(0, 10, 2_000)]
+    X += rng.normal(size=X.shape)
+    fourier = FourierFeatures(n_features=160, bandwidth=1.8, linear=0.5, random_state=0)
+    Z = fourier.fit_transform(X)
+    near, found = (nearest(rows, 50)[1] for rows in (Z, np.ascontiguousarray(Z[:, -columns:])))
+    share = np.mean([len(np.intersect1d(a, b)) / 50 for a, b in zip(near, found)])
+    assert low < share < high
 
 
 @pytest.mark.parametrize(

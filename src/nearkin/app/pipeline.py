@@ -282,7 +282,7 @@ def _model(
     lists = stages.get(
         NEIGHBORS,
         lambda path: _search(path, rows.X, searched, columns, k, settings.index, options.verbose),
-        [k, settings.index] + [columns] * (columns > 0), after=[base, SPLIT, searches],
+        [k, settings.index, *([columns] if columns else [])], after=[base, SPLIT, searches],
     )  # fmt: skip
 
     learning, after = stages.folder.sub(LEARNING), [NEIGHBORS, PREPROCESS]
